@@ -35,7 +35,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "few channels": {"input": (2, 16, 6, 5), "weight": (24, 16, 3, 3), "padding": 1},
     "chunks": {"input": (1, 24, 5, 7), "weight": (8, 24, 2, 3), "stride": 2},
     "groups within copies": {"input": (2, 64, 5, 7), "weight": (128, 16, 3, 2), "groups": 4},
-    "groups that end within copies": {"input": (1, 160, 5, 4), "weight": (160, 80, 1, 2), "groups": 2},
+    "groups that end within copies": {"input": (1, 160, 6, 17), "weight": (160, 80, 1, 2), "groups": 2},
+    "positions of 512": {"input": (2, 40, 16, 16), "weight": (72, 40, 1, 1)},
+    "positions of 640": {"input": (2, 72, 16, 20), "weight": (40, 72, 1, 1)},
 }
 KINDS = {
     "float16": {"dtype": "float16"},
@@ -97,16 +99,30 @@ def test_taps_of_a_block(host: Runtime, quickest: HostCompiler, taps: int) -> No
     checked(host, quickest, (problem, config))
 
 
-@pytest.mark.parametrize("splits", [1, 2])
-def test_blocks_store_weights_or_partial_sums(host: Runtime, quickest: HostCompiler, splits: int) -> None:
-    """Channels and filters that are no whole tiles, in one part and in two."""
+@pytest.mark.parametrize(
+    ("splits", "names"),
+    [
+        (1, ("groups", "one image, even filter")),
+        (2, ("padded", "much padding")),
+        (3, ("groups that end within copies",)),
+        (5, ("positions of 640",)),
+        (8, ("positions of 512",)),
+        (10, ("positions of 640",)),
+    ],
+)
+def test_blocks_store_weights_or_partial_sums(
+    host: Runtime, quickest: HostCompiler, splits: int, names: tuple[str, ...]
+) -> None:
+    """Channels and filters that are no whole tiles: blocks of one part, clusters of two to eight, and partial sums."""
     cases = []
-    for name in ("groups", "one image, even filter") if splits == 1 else ("padded", "much padding"):
-        problem = layer(name, "bf16" if splits == 1 else "float16", Pass.WGRAD)
-        config = config_of(problem, splits=splits, terms=64)
+    for name in names:
+        problem = layer(name, "float16" if splits == 2 else "bf16", Pass.WGRAD)
+        config = config_of(problem, splits=splits, terms=64 if splits == 1 else 32, taps=1)
         program = FAMILY.program(problem, config)
-        assert len(program.steps) == config.integer("splits") == splits
-        assert len(program.workspaces) == splits - 1
+        assert config.integer("splits") == splits
+        assert len(program.steps) == (2 if splits > 8 else 1)
+        assert len(program.workspaces) == (1 if splits > 8 else 0)
+        assert ("__cluster_dims__" in program.units[0].source) == (1 < splits <= 8)
         cases.append((problem, config))
     checked(host, quickest, *cases)
 

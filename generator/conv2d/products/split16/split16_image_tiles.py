@@ -80,6 +80,8 @@ class ImageTiles(abc.ABC):
     """Whether operands lie transposed in shared memory. They do not: K is contiguous."""
     maps: ClassVar[bool] = False
     """Whether TMA tensor maps fetch pixels from the operand's own layout; otherwise pixels lie on one line."""
+    own_results: int = dataclasses.field(default=0, kw_only=True)
+    """Channels of the result that have biases of their own, which others repeat; 0 if all have."""
 
     @classmethod
     def tiled(

@@ -28,7 +28,7 @@ from warpsmith.generator.conv2d.products.wgmma.im2col_window import (
     window_lattice,
     window_tap_sets,
 )
-from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import why_no_least
+from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import BARRIER_BYTES, GROUP_CHANNELS, why_no_least
 from warpsmith.generator.conv2d.products.wgmma.wgmma_weight import (
     LEAST_WEIGHT,
     WgmmaWeightGeometry,
@@ -45,6 +45,12 @@ COPY_BYTES_PER_CYCLE = 52
 """Bytes that a multiprocessor's copy engine brings. This and the shares below are fitted to 64 times of passes of
 layers by configs of short searches (H200): 1.9% off in the mean.
 """
+CLUSTER_BLOCKS = 8
+"""Most parts of a sum whose blocks are a cluster: the portable size."""
+CLUSTER_MULTIPROCESSORS = 16
+"""Multiprocessors of a part of the GPU (GPC) in which the blocks of a cluster lie; some have two more."""
+CLUSTER_CYCLES, CLUSTER_BYTES_PER_CYCLE = 1200, 14
+"""Clock cycles of a cluster's barriers, and bytes a cycle that a block reads from the others' shared memory."""
 WEIGHTS = Sustained(
     tensor_share=2184 / 2048,
     step_cycles=27,
@@ -111,18 +117,48 @@ class Im2colWeightGeometry(WgmmaWeightGeometry):
 
     @property
     def stores_results(self) -> bool:
-        return self.splits == 1
+        return self.splits == 1 or self.adds_in_cluster
+
+    @property
+    def adds_in_cluster(self) -> bool:
+        return self.is_cluster(self.splits)
+
+    def is_cluster(self, splits: int) -> bool:
+        """Whether the blocks of so many parts of a sum are a cluster."""
+        return 1 < splits <= CLUSTER_BLOCKS
+
+    @property
+    def sum_pitch(self) -> int:
+        """Floats from column to column of a warpgroup's sums in shared memory: four more than rows."""
+        return GROUP_CHANNELS + 4
+
+    @property
+    def shared_bytes(self) -> int:
+        sums = 4 * self.sum_pitch * self.columns * self.warpgroups
+        stages = max(self.stages * self.stage_bytes, sums if self.adds_in_cluster else 0)
+        return stages + 2 * BARRIER_BYTES * self.stages
+
+    def rounds(self, splits: int, device: Device) -> int:
+        if not self.is_cluster(splits):
+            return super().rounds(splits, device)
+        clusters = device.multiprocessors // CLUSTER_MULTIPROCESSORS * (CLUSTER_MULTIPROCESSORS // splits)
+        return -(-self.tiles // max(clusters, 1))
 
     def summing_ns(self, splits: int, device: Device) -> float:
-        return 0.0 if splits == 1 else LAUNCH_NS + super().summing_ns(splits, device)
+        if splits == 1:
+            return 0.0
+        if not self.is_cluster(splits):
+            return LAUNCH_NS + super().summing_ns(splits, device)
+        read = 4 * GROUP_CHANNELS * self.columns * self.warpgroups * (splits - 1) / splits
+        return device.rates.cycles_ns(CLUSTER_CYCLES + read / CLUSTER_BYTES_PER_CYCLE)
 
     @property
     def workspace_bytes(self) -> int:
         return 0 if self.stores_results else aligned(self.sum_bytes)
 
 
-def weight_space(problem: Conv2d, device: Device) -> Space:
-    usual, across = wgmma_weight.weight_space(problem, device, Im2colWeightGeometry, CHANNELS), problem.weight[3]
+def weight_space(problem: Conv2d, device: Device, kind: type[Im2colWeightGeometry]) -> Space:
+    usual, across = wgmma_weight.weight_space(problem, device, kind, CHANNELS), problem.weight[3]
     own = {
         "columns": Parameter("columns", COLUMNS, "channels of dy, a warpgroup"),
         "stages": Parameter("stages", STAGES, "of shared memory"),
@@ -133,34 +169,37 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
 
 
 @functools.lru_cache(maxsize=256)
-def _choices(problem: Conv2d, device: Device) -> tuple[TimedConfig, ...]:
+def _choices(problem: Conv2d, device: Device, kind: type[Im2colWeightGeometry]) -> tuple[TimedConfig, ...]:
     """Configs as the model ranks them. Ranking takes 30 to 60 ms and serves `default`, `starts` and `expected_ns`."""
-    space = weight_space(problem, device)
-    return tuple(weight_choices(problem, device, space, Im2colWeightGeometry, LEAST, STAGES[::-1]))
+    space = weight_space(problem, device, kind)
+    return tuple(weight_choices(problem, device, space, kind, LEAST, STAGES[::-1]))
 
 
 class Im2colWeights(LayerSide):
     """wgrad."""
 
+    def __init__(self, kind: type[Im2colWeightGeometry] = Im2colWeightGeometry) -> None:
+        self.kind = kind
+
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         space, least = self.space(problem, device), LEAST
-        return why_no_least(problem, space, least) or Im2colWeightGeometry.of(problem, least).why_not
+        return why_no_least(problem, space, least) or self.kind.of(problem, least).why_not
 
     def space(self, problem: Conv2d, device: Device) -> Space:
-        return weight_space(problem, device)
+        return weight_space(problem, device, self.kind)
 
     def default(self, problem: Conv2d, device: Device) -> Config:
-        return _choices(problem, device)[0].config
+        return _choices(problem, device, self.kind)[0].config
 
     def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
-        return tuple(each.config for each in _choices(problem, device)[1 : 1 + STARTS])
+        return tuple(each.config for each in _choices(problem, device, self.kind)[1 : 1 + STARTS])
 
     def expected_ns(self, problem: Conv2d, device: Device) -> float:
-        rounds_ns, moving_ns = _choices(problem, device)[0].ns, moved_ns(problem, device)
+        rounds_ns, moving_ns = _choices(problem, device, self.kind)[0].ns, moved_ns(problem, device)
         return rounds_ns + WEIGHTS.begin_ns + WEIGHTS.memory * moving_ns
 
     def program(self, problem: Conv2d, config: Config) -> Program:
-        geometry = Im2colWeightGeometry.of(problem, config)
+        geometry = self.kind.of(problem, config)
         text = render("conv2d/warpgroup_weight.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
         main = Unit(MAIN, text)
         if geometry.stores_results:

@@ -89,6 +89,15 @@ class WgmmaWeightGeometry(WeightTiles):
         """Whether blocks store weights; otherwise they store sums, which another launch adds up."""
         return False
 
+    @property
+    def adds_in_cluster(self) -> bool:
+        """Whether the parts of a sum are blocks of a cluster, which add them up and store weights."""
+        return False
+
+    def rounds(self, splits: int, device: Device) -> int:
+        """How many blocks a multiprocessor computes one after the other if sums have so many parts."""
+        return -(-self.tiles * splits // device.multiprocessors)
+
     def summing_ns(self, splits: int, device: Device) -> float:
         """Nanoseconds of storing the sums of `splits` parts and adding them up."""
         return split_ns(2 * 4 * splits * self.weights, device)
@@ -232,7 +241,7 @@ def _ns_of_splits(geometry: WgmmaWeightGeometry, device: Device, splits: int) ->
     part_products = geometry.arithmetic.products * products
     rates, sustained = busy_multiprocessor(device), geometry.sustained
     step_ns = stage_ns(rates, sustained, geometry.stages, part_products, geometry.stage_bytes, geometry.copy_cycles)
-    rounds = -(-geometry.tiles * splits // device.multiprocessors)
+    rounds = geometry.rounds(splits, device)
     tile_ns = -(-geometry.steps // splits) * step_ns + rates.cycles_ns(sustained.tile_cycles)
     return rounds * tile_ns + geometry.summing_ns(splits, device)
 

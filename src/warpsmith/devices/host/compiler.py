@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import math
 import re
 import tempfile
 from pathlib import Path
@@ -24,6 +25,7 @@ from warpsmith.generator.steps import Compilation
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _COOPERATION = re.compile(r"\b__(?:sync|shfl|ballot|reduce|any|all|activemask)\w*|\bmma\.sync")
+_CLUSTER = re.compile(r"\b__cluster_dims__\s*\(\s*(\d+)")
 _SHARED = re.compile(r"\b__shared__\b")
 _ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\((?:[^()]|\([^()]*\))*\)|__attribute__\s*\(\(.*?\)\)")
 _DYNAMIC_SHARED = re.compile(
@@ -46,6 +48,11 @@ def cooperates(text: str) -> bool:
     that fail to wait.
     """
     return _COOPERATION.search(text) is not None
+
+
+def cluster_blocks(text: str) -> int:
+    """Blocks of the clusters that the kernels of `text` have in common, 1 without clusters."""
+    return math.lcm(*(int(blocks) for blocks in _CLUSTER.findall(text)))
 
 
 def dynamic_shared(text: str) -> dict[str, str]:
@@ -72,6 +79,7 @@ def translation_unit(unit: Compilation, sanitize: bool) -> str:
     text = without_comments(unit.source)
     lines = [
         f"#define WARPSMITH_HOST_COOPERATES {int(cooperates(text))}",
+        f"#define WARPSMITH_HOST_CLUSTER_BLOCKS {cluster_blocks(text)}",
         f"#define WARPSMITH_HOST_DYNAMIC_SHARED_BYTES {unit.shared_bytes}",
         *(_shared_lines(text) if sanitize else ()),
         "#include <cuda_on_host.h>",  # quotes would search the working folder first

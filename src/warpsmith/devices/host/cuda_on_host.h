@@ -7,6 +7,7 @@
 //   WARPSMITH_HOST_COOPERATES            1 if the source has such a word (barrier, shuffle, vote), else 0. If one was
 //                                        overlooked, it is an unknown name: a compile error, not a hang.
 //   WARPSMITH_HOST_DYNAMIC_SHARED_BYTES  the largest dynamic shared memory of any launch of the program.
+//   WARPSMITH_HOST_CLUSTER_BLOCKS        blocks of a cluster, 1 if the kernels have none.
 //   WARPSMITH_HOST_SHARED_<line>         under the sanitizers: the meaning of `__shared__` on that line (see words.h).
 #pragma once
 

@@ -20,7 +20,10 @@ class Block {
         native_.stack = nullptr;
         for (unsigned i = max_block_threads; i > 0; --i) free_[free_count_++] = i - 1;
     }
-    ~Block() { give_back(arena_); }
+    ~Block() {
+        free(published_);
+        give_back(arena_);
+    }
     Block(const Block &) = delete;
 
     // A block for this OS thread; null if there is no memory for it (see `take_arena`).
@@ -41,6 +44,11 @@ class Block {
     void poll();          // lets other threads run until one calls wake_pollers()
     void wake_pollers();
     void meet(unsigned number, unsigned threads);  // a barrier of some threads; max_barriers exist
+    void publish(unsigned rank, unsigned blocks, const void *memory, size_t bytes);
+    // Where the memory of block `rank` of the cluster keeps what the running block has at `own`.
+    const void *published(const void *own, unsigned rank) const {
+        return published_ + rank * published_bytes_ + (static_cast<const unsigned char *>(own) - published_from_);
+    }
     unsigned lane() const { return current_->index % warpSize; }
 
   private:
@@ -78,6 +86,9 @@ class Block {
     unsigned polling_count_;
     static constexpr unsigned max_barriers = 15;
     unsigned met_[max_barriers];  // arrivals since the block began
+    unsigned char *published_ = nullptr;  // memory of all blocks of a cluster, one after the other
+    const unsigned char *published_from_ = nullptr;
+    size_t published_bytes_ = 0;  // of a block
     unsigned predicates_, predicates_result_;
     Warp warps_[max_block_threads / warpSize];
 };
@@ -194,6 +205,18 @@ inline void Block::meet(unsigned number, unsigned threads) {
     const unsigned mine = met_[number]++ / threads;
     if (met_[number] % threads == 0) wake_pollers();
     while (met_[number] / threads == mine) poll();
+}
+
+// Copies a block's memory for later blocks of its cluster, which run on the same OS thread.
+inline void Block::publish(unsigned rank, unsigned blocks, const void *memory, size_t bytes) {
+    if (published_bytes_ != bytes || published_ == nullptr) {
+        free(published_);
+        published_ = static_cast<unsigned char *>(malloc(blocks * bytes));
+        if (published_ == nullptr) stop("there is no memory for the blocks of a cluster");
+        published_bytes_ = bytes;
+    }
+    published_from_ = static_cast<const unsigned char *>(memory);
+    memcpy(published_ + rank * bytes, memory, bytes);
 }
 
 inline uint64_t Block::exchange(Wait wait, unsigned mask, uint64_t value, int source) {

@@ -25,6 +25,9 @@ constexpr size_t dynamic_shared_bytes = WARPSMITH_HOST_DYNAMIC_SHARED_BYTES + (s
 // after a variable that has aliases, and a static shared array may follow.
 constexpr size_t poisoned_end_bytes = sanitized ? 64 : 0;
 
+// Blocks of a cluster, which follow one another along x.
+constexpr uint64_t cluster_blocks = WARPSMITH_HOST_CLUSTER_BLOCKS;
+
 }  // namespace warpsmith_host
 
 extern "C" {
@@ -168,6 +171,7 @@ inline void run_on_cores(Work &work, int workers) {
     if (static_cast<uint64_t>(workers) > work.blocks) workers = static_cast<int>(work.blocks);
     // The chunk is small enough to balance the load and large enough for sequential memory access.
     work.chunk = work.blocks / (static_cast<uint64_t>(workers) * 32) + 1;
+    work.chunk += (cluster_blocks - work.chunk % cluster_blocks) % cluster_blocks;  // clusters are not divided
     Block *const block = make_block(true);
     if (block == nullptr) return fail(work, "there is no memory for the stacks of its threads");
     pthread_t helpers[max_workers];

@@ -53,3 +53,22 @@ template <int kRegisters> void setmaxnreg_inc() {}
 
 // Barrier of a warpgroup's 128 threads, by the warpgroup's number in the block.
 inline void sync_warpgroup(int number) { ::warpsmith_host::running_block->meet(static_cast<unsigned>(number), 128); }
+// Barrier of the first kThreads threads of a block.
+template <int kThreads> void sync_first_threads() { ::warpsmith_host::running_block->meet(0, kThreads); }
+
+// A cluster's blocks run one after the other, each to its end: all but the last leave a copy of their memory, and the
+// last one does the work of all.
+template <int kBlocks, int kThreads> void publish_to_cluster(const void *memory, int bytes, int rank) {
+    sync_first_threads<kThreads>();
+    if (::warpsmith_host::here.thread.x == 0) {
+        ::warpsmith_host::running_block->publish(static_cast<unsigned>(rank), kBlocks, memory,
+                                                 static_cast<size_t>(bytes));
+    }
+    sync_first_threads<kThreads>();
+}
+inline float4 load_from_block(const float *own, int rank) {
+    return *static_cast<const float4 *>(
+        ::warpsmith_host::running_block->published(own, static_cast<unsigned>(rank)));
+}
+template <int kBlocks> int first_of_share(int count, int rank) { return rank < kBlocks ? 0 : count; }
+inline void sync_cluster() {}

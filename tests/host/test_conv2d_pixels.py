@@ -1,0 +1,62 @@
+"""`conv2d_warpgroup_pixels` on the CPU: pixels that are merged, with zeros between their filters."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import exhaustive
+import sanitized
+from host.test_conv2d_im2col import KINDS
+from verified import check
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.products.wgmma.pixels_family import Conv2dWarpgroupPixels
+from warpsmith.generator.device import DeviceKind
+
+FAMILY = Conv2dWarpgroupPixels()
+DEVICE = DeviceRef(DeviceKind.HOST).device()
+SHAPES: dict[str, dict[str, Any]] = {
+    "pairs": {"input": (2, 20, 6, 6), "weight": (36, 20, 1, 1)},
+    "pairs across rows": {"input": (3, 12, 6, 5), "weight": (4, 12, 1, 1)},
+    "fours": {"input": (2, 58, 4, 4), "weight": (58, 58, 1, 1)},
+    "eights of odd channels": {"input": (1, 17, 8, 9), "weight": (3, 17, 1, 1)},
+    "few filters": {"input": (2, 64, 8, 4), "weight": (2, 64, 1, 1)},
+}
+
+
+def layer(name: str, kind: str, pass_: Pass, **more: Any) -> Conv2d:
+    """Layer of SHAPES with the given name."""
+    return Conv2d(**SHAPES[name], **KINDS[kind], layout="nhwc", pass_=pass_, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler, kind: str) -> None:
+    """Two passes of each shape, by the default config or a random one. Element types take turns."""
+    cases = []
+    for turn, name in list(enumerate(SHAPES))[list(KINDS).index(kind) :: len(KINDS)]:
+        for pass_ in exhaustive.share((list(Pass)[turn % 3], list(Pass)[(turn + 1) % 3]), turn // 3, 2):
+            ends = {} if pass_ is Pass.WGRAD else {"bias": turn % 2 == 0, "relu": turn % 3 == 0}
+            problem = layer(name, kind, pass_, **ends)
+            drawn = FAMILY.space(problem, DEVICE).drawn(random.Random(problem.key())) if turn // 2 % 2 else None
+            config = drawn or FAMILY.default(problem, DEVICE)
+            cases.append((problem, FAMILY.program(problem, config)))
+    check(host, quickest, cases)
+
+
+@pytest.mark.parametrize("name", ["pairs across rows", "eights of odd channels"])
+def test_pixels_have_the_biases_of_their_own_filters(host: Runtime, quickest: HostCompiler, name: str) -> None:
+    problem = layer(name, "f16", Pass.FPROP, bias=True)
+    check(host, quickest, [(problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))])
+
+
+@pytest.mark.usefixtures("compile_without_optimisation")
+def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
+    """Vectors of filters and sums that end inside a block."""
+    cases = [layer("pairs across rows", "float16", pass_) for pass_ in Pass]
+    sanitized.check([(each, FAMILY.program(each, FAMILY.default(each, DEVICE))) for each in cases], tmp_path)
