@@ -74,6 +74,10 @@ PROBLEMS: tuple[Problem, ...] = (
         warpsmith.Conv2d((8, 64, 28, 28), (64, 4, 3, 3), groups=16, layout="nhwc", dtype="float16", pass_=each)
         for each in warpsmith.Pass
     ),
+    *(
+        warpsmith.Conv2d((8, 58, 28, 28), (58, 58, 1, 1), layout="nhwc", dtype="float16", pass_=each)
+        for each in warpsmith.Pass
+    ),
     warpsmith.Cgemm(64, 4, 512, 64),
     warpsmith.Cgemm(64, 32, 48, 16),
     warpsmith.Cgemm(300, 128, 128, 128, accuracy="normwise"),

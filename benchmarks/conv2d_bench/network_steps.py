@@ -33,6 +33,8 @@ class StepSettings:
     rounds: int
     compiled: bool = False
     """Whether both models are compiled by `torch.compile`."""
+    graphed: bool = False
+    """Whether steps are captured in CUDA graphs, so that no time of the host counts."""
 
 
 def measured(name: str, numeric: str, settings: StepSettings) -> Row:
@@ -68,13 +70,15 @@ def measured(name: str, numeric: str, settings: StepSettings) -> Row:
         DeviceLock(lock_file),
         torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=numeric == "tf32"),
     ):
-        inference = in_turns([_inference(each, batch) for each in models], device, settings.rounds)
-        training = in_turns([_training(each, batch) for each in models], device, settings.rounds)
+        kept = graph if settings.graphed else _as_it_is
+        inference = in_turns([kept(_inference(each, batch)) for each in models], device, settings.rounds)
+        training = in_turns([kept(_training(each, batch)) for each in models], device, settings.rounds)
     return {
         "network": name,
         "numeric": numeric,
         "batch": settings.batch,
         "compiled": settings.compiled,
+        "graphed": settings.graphed,
         "replaced": len(report.replaced),
         "left": len(report.left),
         "patch_s": round(patched - start, 2),
@@ -82,6 +86,23 @@ def measured(name: str, numeric: str, settings: StepSettings) -> Row:
         **_row("inference", *inference),
         **_row("training", *training),
     }
+
+
+def graph(step: Callable[[], None]) -> Callable[[], None]:
+    """A step that replays what `step` launches, after three runs on a stream of their own."""
+    own, captured = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    own.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(own):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(own)
+    with torch.cuda.graph(captured):
+        step()
+    return captured.replay
+
+
+def _as_it_is(step: Callable[[], None]) -> Callable[[], None]:
+    return step
 
 
 def _row(kind: str, torch_ms: float, ours_ms: float) -> Row:

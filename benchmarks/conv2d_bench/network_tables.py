@@ -59,13 +59,14 @@ def print_steps(rows: Sequence[Row]) -> None:
         if not is_measured(row):
             print(f"- {row['network']} {row['numeric']}: {row['failed']}")
             continue
-        cells = [str(row["network"]), str(row["numeric"]), "yes" if row["compiled"] else "no", f"{row['first_s']:.1f}"]
+        kinds = [kind for kind in ("compiled", "graphed") if row.get(kind)]
+        cells = [str(row["network"]), str(row["numeric"]), ", ".join(kinds) or "eager", f"{row['first_s']:.1f}"]
         for kind in ("inference", "training"):
             times = row[f"{kind}_ms"]
             cells += [f"{times['torch']:.2f}, {times['warpsmith']:.2f} ({row[f'{kind}_ratio']:.2f})"]
         table.append((*cells, f"{row['replaced']}, {row['left']}"))
     if table:
-        header = ("network", "numerics", "compiled", "first step s", "inference ms: PyTorch, warpsmith", "training ms")
+        header = ("network", "numerics", "kind", "first step s", "inference ms: PyTorch, warpsmith", "training ms")
         print_table((*header, "layers replaced, left"), table)
 
 

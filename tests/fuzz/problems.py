@@ -179,6 +179,42 @@ def _fft(rng: random.Random, scale: Scale) -> Problem:
 
 
 def _conv2d(rng: random.Random, scale: Scale) -> Problem:
+    return (_layer_of_network if rng.random() < 0.25 else _any_layer)(rng, scale)
+
+
+def _layer_of_network(rng: random.Random, scale: Scale) -> Problem:
+    """A layer that families of one kind solve: filters as large as the image, small groups, or one tap; mostly of 16
+    bits with channels last.
+    """
+    pass_, kind = rng.choice(tuple(Pass)), rng.choice(("whole image", "groups", "one tap"))
+    side = (
+        rng.choice((1, 2, 4, 7)) if kind == "whole image" else usual_or_random(rng, LAYER_SIDES, min(scale.side, 128))
+    )
+    channels, filters = (usual_or_random(rng, LAYER_CHANNELS, scale.channels) for _ in range(2))
+    taps, groups = {"whole image": side, "groups": rng.choice((1, 3)), "one tap": 1}[kind], 1
+    if kind == "groups":
+        groups = random_size(rng, min(64, scale.channels))
+        channels = min(rng.choice((1, 2, 4, 8, 16, 24, 32)), max(1, scale.channels // groups))
+        filters = rng.choice((1, 1, 2)) * channels
+    precision, dtype = rng.choice((*_ARITHMETIC, *_ARITHMETIC[-2:] * 7))
+    has_ends = pass_ is not Pass.WGRAD
+    return Conv2d(
+        input=(random_size(rng, min(64, scale.batch)), channels * groups, side, side),
+        weight=(filters * groups, channels, taps, taps),
+        stride=rng.choice((1, 2)) if kind == "groups" else 1,
+        padding=taps // 2 if kind == "groups" else 0,
+        groups=groups,
+        pass_=pass_,
+        precision=precision,
+        layout=ImageLayout.NHWC if dtype is not DType.FLOAT32 else rng.choice(tuple(ImageLayout)),
+        bias=has_ends and rng.random() < 0.3,
+        relu=has_ends and rng.random() < 0.2,
+        workspace=rng.choice((2**30, 2**30, 0, 2**20)),
+        dtype=dtype,
+    )
+
+
+def _any_layer(rng: random.Random, scale: Scale) -> Problem:
     is_usual = rng.random() < 0.4  # what transforms solve: unit strides, one group, float32
     groups = 1 if is_usual else rng.choice((1, 1, 2, random_size(rng, scale.channels)))
     side = min(scale.side, 1024)

@@ -25,6 +25,7 @@ from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
 from warpsmith.generator.conv2d.products.pointwise.pointwise_family import Conv2dPointwise
 from warpsmith.generator.conv2d.products.wgmma.groups_family import Conv2dWarpgroupGroups
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
+from warpsmith.generator.conv2d.products.wgmma.pixels_family import Conv2dWarpgroupPixels
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
 from warpsmith.generator.conv2d.sums.dense.dense_family import Conv2dDense
@@ -64,6 +65,7 @@ STRIDED_DEPTHWISE: dict[str, Any] = {
     "stride": 2,
 }
 PIXEL: dict[str, Any] = {"input": (24, 888, 1, 1), "weight": (222, 888, 1, 1)}
+SHUFFLED: dict[str, Any] = {"input": (24, 58, 28, 28), "weight": (58, 58, 1, 1)}
 FOURS: dict[str, Any] = {"input": (32, 128, 28, 28), "weight": (128, 4, 3, 3), "groups": 32, "padding": 1}
 
 
@@ -126,6 +128,11 @@ def groups(pass_: Pass, unit: str) -> Case:
     return Case(Conv2dWarpgroupGroups(), Conv2d(**FOURS, **LAST, pass_=pass_), (), unit)
 
 
+def pixels(pass_: Pass, unit: str, **ends: bool) -> Case:
+    """A kernel of `conv2d_warpgroup_pixels`."""
+    return Case(Conv2dWarpgroupPixels(), Conv2d(**SHUFFLED, **LAST, pass_=pass_, **ends), (), unit)
+
+
 CASES = {
     "plain_fprop": Case(Conv2dPlain(), Conv2d(**LAYER, bias=True, relu=True)),
     "plain_dgrad_strided": Case(Conv2dPlain(), Conv2d(**STRIDED, pass_=Pass.DGRAD)),
@@ -172,13 +179,17 @@ CASES = {
     "warpgroup_wgrad_sum": warpgroup(LAYER, Pass.WGRAD, "conv2d_warpgroup_sum"),
     "im2col_fprop": im2col({**LAYER, "dtype": "float16", "precision": "f16"}, Pass.FPROP, bias=True),
     "im2col_dgrad": im2col({**STRIDED, "dtype": "float16"}, Pass.DGRAD),
-    "im2col_wgrad": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD, splits=2),
-    "im2col_wgrad_weights": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD, splits=1),
+    "im2col_wgrad": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD, columns=64, splits=10),
+    "im2col_wgrad_cluster": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD, columns=64, splits=4),
+    "im2col_wgrad_weights": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD, columns=64, splits=1),
     "dense_fprop": Case(Conv2dDense(), Conv2d(**PIXEL, **LAST, bias=True, relu=True)),
     "dense_dgrad": Case(Conv2dDense(), Conv2d(**PIXEL, **LAST, bias=True, relu=True, pass_=Pass.DGRAD)),
     "dense_wgrad": Case(Conv2dDense(), Conv2d(**PIXEL, pass_=Pass.WGRAD)),
     "groups_fprop_filters": groups(Pass.FPROP, "wide"),
     "groups_wgrad_sum": groups(Pass.WGRAD, "sum"),
+    "pixels_fprop": pixels(Pass.FPROP, "multiply", bias=True),
+    "pixels_fprop_filters": pixels(Pass.FPROP, "wide"),
+    "pixels_wgrad_sum": pixels(Pass.WGRAD, "sum"),
     "winograd_fprop_tiles": winograd(WIDE, Pass.FPROP, "conv2d_winograd_tiles_x"),
     "winograd_fprop_weights": winograd(LAYER, Pass.FPROP, "conv2d_winograd_weights"),
     "winograd_fprop_multiply": winograd(WIDE, Pass.FPROP, "multiply"),
@@ -260,7 +271,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
             (name, pass_)
             for name in (
                 *("conv2d_cufft", "conv2d_circular", "conv2d_depthwise_last", "conv2d_fft_halves"),
-                "conv2d_warpgroup_groups",
+                *("conv2d_warpgroup_groups", "conv2d_warpgroup_pixels"),
             )
             for pass_ in (Pass.FPROP, Pass.WGRAD)
         ),

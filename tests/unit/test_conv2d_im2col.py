@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.conv2d.products.wgmma.im2col_image import Im2colImageGeometry
-from warpsmith.generator.conv2d.products.wgmma.im2col_weight import Im2colWeightGeometry
+from warpsmith.generator.conv2d.products.wgmma.im2col_weight import CLUSTER_BLOCKS, Im2colWeightGeometry
 from warpsmith.generator.family import Subject
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType
@@ -118,7 +119,7 @@ def test_blocks_fit_a_multiprocessor(pass_: Pass) -> None:
         (multiplying,) = (each for each in program.launches if each.entry == FAMILY.name)
         assert multiplying.shared_bytes <= H200.shared_per_block_bytes
         assert sum(each.nbytes for each in program.workspaces) <= problem.workspace_limit
-        has_parts = pass_ is Pass.WGRAD and config.integer("splits") > 1
+        has_parts = pass_ is Pass.WGRAD and config.integer("splits") > CLUSTER_BLOCKS
         assert [each.name for each in program.workspaces] == (["parts"] if has_parts else [])
         for told in (each for each in multiplying.arguments if isinstance(each, TensorMap)):
             assert told.dtype is DType.FLOAT16
@@ -137,3 +138,20 @@ def test_carries_the_default_to_other_sizes_and_any_config_to_other_devices() ->
     other = FAMILY.space(home, H200).like({**config.values(), "columns": 64})
     assert other is not None
     assert FAMILY.carried(other, Subject(home, dataclasses.replace(H200, name="Another")), home, H200) == other
+
+
+@pytest.mark.parametrize(
+    ("splits", "launches", "nbytes"), [(1, 1, 0), (2, 1, 0), (8, 1, 0), (10, 2, 4 * 10 * 1024 * 256)]
+)
+def test_parts_of_a_sum_meet_in_a_cluster_or_in_memory(splits: int, launches: int, nbytes: int) -> None:
+    layer = {"input": (24, 256, 14, 14), "weight": (1024, 256, 1, 1), "dtype": "bfloat16", "layout": "nhwc"}
+    problem = Conv2d(**layer, pass_=Pass.WGRAD, precision="bf16")  # type: ignore[arg-type]
+    config = FAMILY.space(problem, H200).like({**FAMILY.default(problem, H200).values(), "splits": splits})
+    assert config is not None
+    program = FAMILY.program(problem, config)
+    assert len(program.launches) == launches
+    assert sum(each.nbytes for each in program.workspaces) == nbytes
+    grid = program.launches[0].grid[0]
+    assert grid % splits == 0
+    (clusters,) = re.findall(r"__cluster_dims__\((\d+), 1, 1\)", program.units[0].source) or ["1"]
+    assert int(clusters) == (splits if splits <= CLUSTER_BLOCKS else 1)

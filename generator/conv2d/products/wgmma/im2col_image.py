@@ -12,6 +12,7 @@ from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText
 from warpsmith.generator.conv2d.products.split16.split16_image_tiles import Reach
 from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, Sustained, TimedConfig
+from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, multiplying
 from warpsmith.generator.conv2d.products.wgmma import wgmma_image
 from warpsmith.generator.conv2d.products.wgmma.im2col_window import (
@@ -63,6 +64,11 @@ IMAGES = Sustained(
 )
 """Fitted to 1254 times of 77 passes (H200, 2026-11-29): those within 1.3 of the best of a pass are within a tenth. The
 tensor cores' share is one of `CLOCK_SHARE`, a lower clock than that of these kernels.
+"""
+
+PAIR_CYCLES, LEAST_PAIRS = 45.0, 16
+"""Clock cycles to store a column of 64 results two channels at a time, and channels of the result up to which a pixel's
+lie in a sector (24x24x56x56 to 58 channels took 18.9 us, and 7.2 were expected; 64 to 2 as expected).
 """
 
 
@@ -133,6 +139,10 @@ class Im2colImageGeometry(WgmmaImageGeometry):
                 pixels=CHANNELS if self.transposes_filters else self.columns,
             ),
         )
+
+    @property
+    def column_cycles(self) -> float:
+        return PAIR_CYCLES if self.results % CHUNK and self.results > LEAST_PAIRS else super().column_cycles
 
     @property
     def why_not(self) -> str | None:

@@ -52,6 +52,7 @@ class MergedWeightGeometry(Im2colWeightGeometry):
         return False  # the launch that adds up also picks the weights within a part
 
     def is_cluster(self, splits: int) -> bool:
+        del splits
         return False
 
     def summing_ns(self, splits: int, device: Device) -> float:
@@ -157,9 +158,7 @@ class MergedImages(MergedSide):
         images, filters = geometry.tensor_maps
         filters = dataclasses.replace(filters, buffer=WIDE)
         bias = (Pointer("b"),) if problem.bias else ()
-        multiply = multiplying(
-            merging.family, geometry, (images, filters, *bias, Pointer(problem.output.name))
-        )
+        multiply = multiplying(merging.family, geometry, (images, filters, *bias, Pointer(problem.output.name)))
         source = render("conv2d/warpgroup_image.cu.jinja", p=text, g=geometry, config=config.key())
         vectors = math.prod(layer.weight) // CHUNK
         widen = merging.launch(WIDE, vectors, Pointer("w"), Pointer(WIDE))

@@ -1,9 +1,9 @@
 """Layers of one tap whose channels no copy by TMA can address, on Hopper's tensor cores: neighbouring pixels are one.
 
-The channels of `merged` neighbouring pixels are contiguous, so that a layer of one tap is one of fewer pixels and more
-channels, whose filters lie once for each pixel on the diagonal, with zeros beside them; see `merged_side.py`. Two pixels
-of 116 channels, or four of 58, have whole vectors of 8 channels. It multiplies `merged` times as often as the layer
-needs. Beside it, `conv2d_warpgroup` lays both operands out before its GEMM, and stores results 4 bytes a lane.
+The channels of neighbouring pixels are contiguous, so that a layer of one tap is one of fewer pixels and more channels,
+whose filters lie once for each pixel on the diagonal, with zeros beside them; see `merged_side.py`. Two pixels of 116
+channels, or four of 58, have whole vectors of 8 channels. It multiplies as many times as often as the layer needs.
+Beside it, `conv2d_warpgroup` lays both operands out before its GEMM, and stores results 4 bytes a lane.
 """
 
 from __future__ import annotations

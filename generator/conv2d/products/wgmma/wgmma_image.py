@@ -130,6 +130,11 @@ class WgmmaImageGeometry(ImageTiles):
         return 1.0
 
     @property
+    def column_cycles(self) -> float:
+        """Clock cycles to store a column of a consumer warpgroup's tile: 64 results."""
+        return self.sustained.column_cycles
+
+    @property
     def stores_vectors(self) -> bool:
         """Whether lanes store channel vectors of 16-bit results: four steps of 8 channels, exchanged within a quad."""
         has_16_bits = not self.arithmetic.scales
@@ -320,7 +325,7 @@ def image_ns(geometry: WgmmaImageGeometry, device: Device) -> float:
     rates, sustained = busy_multiprocessor(device), geometry.sustained
     step_ns = stage_ns(rates, sustained, geometry.filter_stages, part_products, nbytes, copying)
     tile_ns = steps / len(geometry.lattice.phases) * geometry.filters.blocks * step_ns
-    tile_ns += rates.cycles_ns(sustained.tile_cycles + sustained.column_cycles * geometry.columns * geometry.warpgroups)
+    tile_ns += rates.cycles_ns(sustained.tile_cycles + geometry.column_cycles * geometry.columns * geometry.warpgroups)
     return -(-geometry.tiles // device.multiprocessors) * tile_ns
 
 

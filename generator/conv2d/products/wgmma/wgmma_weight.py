@@ -94,6 +94,10 @@ class WgmmaWeightGeometry(WeightTiles):
         """Whether the parts of a sum are blocks of a cluster, which add them up and store weights."""
         return False
 
+    def l2_bytes(self, splits: int, device: Device) -> float:
+        """Bytes of a stage, as often as they take a multiprocessor's share of the L2 rate."""
+        return self.stage_bytes
+
     def rounds(self, splits: int, device: Device) -> int:
         """How many blocks a multiprocessor computes one after the other if sums have so many parts."""
         return -(-self.tiles * splits // device.multiprocessors)
@@ -240,7 +244,8 @@ def _ns_of_splits(geometry: WgmmaWeightGeometry, device: Device, splits: int) ->
     products = GROUP_CHANNELS * geometry.warpgroups * geometry.columns * geometry.tile_k
     part_products = geometry.arithmetic.products * products
     rates, sustained = busy_multiprocessor(device), geometry.sustained
-    step_ns = stage_ns(rates, sustained, geometry.stages, part_products, geometry.stage_bytes, geometry.copy_cycles)
+    read_bytes = geometry.l2_bytes(splits, device)
+    step_ns = stage_ns(rates, sustained, geometry.stages, part_products, read_bytes, geometry.copy_cycles)
     rounds = geometry.rounds(splits, device)
     tile_ns = -(-geometry.steps // splits) * step_ns + rates.cycles_ns(sustained.tile_cycles)
     return rounds * tile_ns + geometry.summing_ns(splits, device)

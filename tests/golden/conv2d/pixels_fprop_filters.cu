@@ -1,0 +1,29 @@
+// warpsmith conv2d_warpgroup_pixels
+// problem: conv2d pass=fprop input=24x58x28x28 weight=58x58x1x1 precision=ieee dtype=bfloat16 layout=nhwc
+//
+// Writes filters that read the channels of 4 pixels, with zeros for those of other pixels than their own.
+constexpr int kThreads = 256;
+constexpr int kFilters = 58;
+constexpr int kChannels = 58;
+constexpr int kMerged = 4;  // pixels that become one
+constexpr int kTapVectors = kMerged * kChannels / 8;  // vectors of 8 channels per filter
+constexpr int kVectors = 6728;  // of all filters
+
+using Element = unsigned short;  // bits of a bfloat16
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+conv2d_warpgroup_pixels_wide(const Element* __restrict__ w, uint4* __restrict__ wide) {
+    const int vector = blockIdx.x * kThreads + threadIdx.x;
+    if (vector >= kVectors) {
+        return;
+    }
+    const int wide_filter = vector / kTapVectors, filter = wide_filter % kFilters;
+    const int before = wide_filter / kFilters * kChannels;  // channels of the pixels before the filter's own
+    __align__(16) Element numbers[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const int channel = vector % kTapVectors * 8 + i - before;
+        numbers[i] = channel >= 0 && channel < kChannels ? w[filter * kChannels + channel] : Element{0};
+    }
+    wide[vector] = *reinterpret_cast<const uint4*>(numbers);
+}

@@ -1,0 +1,56 @@
+// warpsmith conv2d_warpgroup_pixels
+// problem: conv2d pass=wgrad input=24x58x28x28 weight=58x58x1x1 precision=ieee dtype=bfloat16 layout=nhwc
+//
+// Split-K reduction of wgrad: adds the partial sums of filters and channels of one pixel, pixel by pixel, in a fixed
+// order. There are sums for all pairs within 4 merged pixels.
+constexpr int kThreads = 256;
+constexpr int kSplits = 6;
+constexpr int kFilters = 58;
+constexpr int kChannels = 58;
+constexpr int kMerged = 4;  // pixels that became one
+constexpr int kWeights = kFilters * kChannels;
+constexpr size_t kWideWeights = 53824;  // partial sums of a split
+
+using Element = unsigned short;  // bits of a bfloat16
+
+// A bfloat16 is the upper half of a float.
+__device__ __forceinline__ float bfloat_to_float(unsigned short bits) {
+    return __uint_as_float(static_cast<unsigned>(bits) << 16);
+}
+
+// Rounds to nearest even; a NaN stays a NaN.
+__device__ __forceinline__ unsigned short float_to_bfloat(float value) {
+#if __CUDA_ARCH__ >= 800
+    unsigned short bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+#else
+    const unsigned bits = __float_as_uint(value);
+    const unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+    return static_cast<unsigned short>(value != value ? 0x7fffu : rounded >> 16);
+#endif
+}
+
+__device__ __forceinline__ float load(const Element* from) { return bfloat_to_float(__ldg(from)); }
+
+__device__ __forceinline__ Element rounded(float value) { return float_to_bfloat(value); }
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+conv2d_warpgroup_pixels_sum(const float* __restrict__ parts, Element* __restrict__ dw) {
+    const int weight = blockIdx.x * kThreads + threadIdx.x;
+    if (weight >= kWeights) {
+        return;
+    }
+    // Filters of a pixel are adjacent in the partial sums.
+    const int filter = weight % kFilters, channel = weight / kFilters;
+    float sum = 0.0f;
+#pragma unroll 2
+    for (int split = 0; split < kSplits; ++split) {
+#pragma unroll
+        for (int place = 0; place < kMerged; ++place) {
+            const int own = ((place * kChannels + channel) * kMerged + place) * kFilters + filter;
+            sum += parts[split * kWideWeights + own];
+        }
+    }
+    dw[filter * kChannels + channel] = rounded(sum);
+}

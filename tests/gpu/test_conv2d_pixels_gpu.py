@@ -1,0 +1,37 @@
+"""`conv2d_warpgroup_pixels` on a GPU."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from gpu.test_conv2d_gpu import some, some_configs
+from gpu.test_conv2d_warpgroup_gpu import on_hopper
+from host.test_conv2d_pixels import FAMILY, KINDS, SHAPES, layer
+from warpsmith.devices.cuda.runtime import cuda_device
+from warpsmith.devices.select import CompilerChoice
+from warpsmith.generator.conv2d import Pass
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures(on_hopper.__name__)]
+
+
+@pytest.mark.parametrize("pass_", Pass)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_is_right(shape: str, kind: str, pass_: Pass, check_configs: Callable[..., None]) -> None:
+    has_ends = {} if pass_ is Pass.WGRAD else {"bias": True, "relu": kind == "bf16"}
+    check_configs([layer(shape, kind, pass_, **has_ends)], some(8, (FAMILY.name,)), CompilerChoice.NVRTC, (FAMILY,))
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+def test_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str) -> None:
+    device = cuda_device(0)
+    cases = [
+        (problem, FAMILY.program(problem, config))
+        for name, pass_ in itertools.product(("fours", "eights of odd channels"), Pass)
+        for problem in [layer(name, "bf16", pass_)]
+        for config in some_configs(FAMILY, problem, device, 2)
+    ]
+    check_under_sanitizer(tool, device, cases)
