@@ -2,6 +2,7 @@
 
     usage: python benchmarks/short_searches.py search RESULTS.jsonl [--device cuda:0] [--limits 10,20,40] [--at-once 1]
                                                                     [--within 540] [--from problems.json]
+                                                                    [--drawn COUNT] [--seed 0]
                                                                     [--known EARLIER.jsonl] [--longest SECONDS]
            python benchmarks/short_searches.py turns RESULTS.jsonl [--device cuda:0] [--within 540]
            python benchmarks/short_searches.py table RESULTS.jsonl
@@ -14,14 +15,16 @@ skipped, so that the command can continue an earlier run. After `--within` secon
 of 10, 20 and 40 s take about two minutes per problem. `--at-once` problems are searched at the same time, each on its
 share of the cores, and take turns on the GPU, so each search has less of the machine. The 400 trials of a problem that
 has a line in EARLIER are taken from there; others end after `--longest` seconds. Shipped trials of the problem itself
-are left out.
+are left out. With `--drawn`, filters of 1 to 63 rows and columns are searched, drawn at random with three types and six
+borders on images of 4 to 9 megapixels. With `--longest 0` the search of the last limit stands for the 400 trials.
 
 `turns` times the winners of each problem in turns with each other and with the previous answer of a look-up, with
 nothing else on the GPU, and adds the times to RESULTS.
 
 `table` prints, for each limit, how many winners are slower than the previous answer, the geometric mean of their times
-over the 400-trial winner's, and the slowest. The exit code is 1 if one is slower than the previous answer, or if the
-mean after 20 s is above 1.03.
+over the 400-trial winner's, and the slowest; and how many previous answers, of those that no search had found, take at
+most 1.15 of the winner's time, with the slowest. The exit code is 1 if one is slower than the previous answer, or if
+the mean after 20 s is above 1.03.
 
 `recording` writes the trials of the 400-trial searches in the form that `prior_quality.py propose` takes. `winners`
 puts the fastest winner of each problem into a store, for `remeasure_verdicts.py AGAIN.db SECONDS STORE.db --all` and
@@ -37,6 +40,7 @@ import json
 import math
 import os
 import queue
+import random
 import subprocess
 import sys
 import tempfile
@@ -57,6 +61,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
+from warpsmith.plans.match import MatchKind
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
 from warpsmith.tuner.finals.compare import compare
@@ -69,6 +74,8 @@ REFERENCE_TRIALS = 400
 NOISE = 1 + APART
 """Factor within which two times count as equal."""
 GOAL_LIMIT, GOAL_MEAN = 20.0, 1.03
+NEAR = 1.15
+"""Factor within which an untuned answer is to be of the winner."""
 READY_AT_ONCE = 3
 """Problems whose data and references are prepared while the winners of another are timed."""
 
@@ -88,6 +95,19 @@ def problems() -> Iterator[Problem]:
     for size in ((250,), (77,), (128,), (24, 24), (32, 32), (64, 64)):
         for kind in ("r2c", "c2r"):
             yield filled(ws.Fft(size, kind=kind), DeviceKind.CUDA)
+
+
+def drawn(count: int, seed: int) -> Iterator[Problem]:
+    """Yields random filters of up to 63 rows and columns."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        rows = rng.randint(2000, 3000)
+        yield ws.Filter2d(
+            image=(rows, rng.randint(4_000_000 // rows, 9_000_000 // rows)),
+            filter=(rng.randint(1, 63), rng.randint(1, 63)),
+            dtype=rng.choice(("float32", "float16", "uint8")),
+            border=rng.choice(("valid", "reflect", "constant", "wrap", "nearest", "mirror")),
+        )
 
 
 def searched(problem: Problem, device: str, seed: int, **budget: Any) -> dict[str, Any]:
@@ -124,7 +144,10 @@ def search(
     found: dict[str, Any] = {BEFORE: {"family": program.family, "config": program.config.values()}}
     for limit in limits:
         found[f"{limit:g}"] = searched(problem, device, 0, trials=100_000, time_limit=limit) | {"trials": None}
-    found[REFERENCE] = reference or searched(problem, device, 1, trials=REFERENCE_TRIALS, time_limit=longest)
+    if longest == 0:
+        found[REFERENCE] = found[f"{limits[-1]:g}"]
+    else:
+        found[REFERENCE] = reference or searched(problem, device, 1, trials=REFERENCE_TRIALS, time_limit=longest)
     spec = [problem.operation, problem.spec()]
     return {"key": problem.key(), "problem": spec, "match": answer.kind, "device": device, "winners": found}
 
@@ -147,7 +170,7 @@ def search_all(results: Path, left: list[Problem], given: argparse.Namespace) ->
                 return
             spec = json.dumps([[problem.operation, problem.spec()], known.get(problem.key())])
             command = [sys.executable, __file__, "one", "-", "--device", given.device, "--limits", given.limits]
-            command += ["--longest", str(given.longest)] if given.longest else []
+            command += [] if given.longest is None else ["--longest", str(given.longest)]
             pinned = ["taskset", "-c", ",".join(map(str, share)), *command]
             ran = subprocess.run(pinned, input=spec, stdout=subprocess.PIPE, text=True, check=False)
             if ran.returncode:
@@ -240,10 +263,14 @@ def table(lines: list[dict[str, Any]]) -> int:
         slower = [key for key, times in turns if times[name] > NOISE * (times[BEFORE] or math.inf)]
         mean = math.exp(sum(map(math.log, excess)) / len(excess))
         missed |= bool(slower) or (limit == GOAL_LIMIT and mean > GOAL_MEAN)
-        rows.append((f"{name} s", str(len(turns)), str(len(slower)), f"{mean:.3f}", f"{max(excess):.3f}"))
+        untuned = {line["key"] for line in lines if line.get("match") != MatchKind.EXACT}
+        lost = [times[BEFORE] / times[name] for key, times in turns if key in untuned and times[BEFORE]]
+        near = f"{sum(each <= NEAR for each in lost)} of {len(lost)}, {max(lost, default=1.0):.3f}"
+        rows.append((f"{name} s", str(len(turns)), str(len(slower)), f"{mean:.3f}", f"{max(excess):.3f}", near))
         for key in slower:
             print(f"slower than before after {name} s: {key}", file=sys.stderr)
-    print_table(("limit", "problems", "slower than before", "mean over 400 trials", "worst"), rows)
+    header = ("limit", "problems", "slower than before", "mean over 400 trials", "worst", "untuned within 1.15, worst")
+    print_table(header, rows)
     return int(missed)
 
 
@@ -259,6 +286,8 @@ def main() -> int:
     parser.add_argument("--known", type=Path)
     parser.add_argument("--longest", type=float)
     parser.add_argument("--from", dest="file", type=Path)
+    parser.add_argument("--drawn", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     if given.action == "one":
         limits = [float(limit) for limit in given.limits.split(",")]
@@ -282,7 +311,8 @@ def main() -> int:
             winners(lines, given.file_out)
         case _:
             done = {line["key"] for line in lines}
-            wanted = read_problems(given.file) if given.file else problems()
+            named = read_problems(given.file) if given.file else problems()
+            wanted = drawn(given.drawn, given.seed) if given.drawn else named
             search_all(results, [problem for problem in wanted if problem.key() not in done], given)
     return 0
 

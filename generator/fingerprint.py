@@ -86,7 +86,7 @@ _BETWEEN = frozenset(("*", "&", "&&", "const", "("))
 _AFTER_NAMES = frozenset("(=;,)[{:>")
 _AFTER_FURTHER_NAMES = frozenset("=;,[{")
 """What follows `b` in `float a, b;`."""
-_ATTRIBUTES = frozenset(("__launch_bounds__", "__align__"))
+_ATTRIBUTES = frozenset(("__launch_bounds__", "__cluster_dims__", "__align__"))
 """Attributes with arguments, which stand between `void` or `struct` and the name."""
 _FIRST = frozenset(string.ascii_letters + "_")
 _FARTHEST = 40

@@ -49,9 +49,12 @@ def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler,
     check(host, quickest, cases)
 
 
+@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 @pytest.mark.parametrize("name", ["pairs across rows", "eights of odd channels"])
-def test_pixels_have_the_biases_of_their_own_filters(host: Runtime, quickest: HostCompiler, name: str) -> None:
-    problem = layer(name, "f16", Pass.FPROP, bias=True)
+def test_pixels_have_the_biases_of_their_own_channels(
+    host: Runtime, quickest: HostCompiler, name: str, pass_: Pass
+) -> None:
+    problem = layer(name, "f16", pass_, bias=True)
     check(host, quickest, [(problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 import threading
 import warnings
@@ -12,6 +13,7 @@ import pytest
 
 import warpsmith as ws
 import warpsmith.torch as wt
+from warpsmith.devices.tensors import empty_tensor
 from warpsmith.errors import BadArgument
 from warpsmith.plans.match import MatchKind
 from warpsmith.torch import answers, patching
@@ -185,3 +187,31 @@ def test_plans_of_a_model_are_made_at_the_same_time(monkeypatch: pytest.MonkeyPa
     report = wt.patch(model, torch.randn(1, 3, 12, 12), fallback="default")
     assert [len(each.passes) for each in report.replaced] == [3, 3, 3]
     assert len(set(started)) == len(started) >= 9
+
+
+@pytest.mark.parametrize("memory_format", ["contiguous_format", "channels_last"])
+def test_a_first_call_in_training_takes_operations_in_place(memory_format: str) -> None:
+    """Networks of torchvision have `ReLU(inplace=True)` behind their layers; no call without gradients comes before."""
+    torch.manual_seed(0)
+    layers = nn.Sequential(
+        nn.Conv2d(5, 4, 3), nn.ReLU(inplace=True), nn.ConvTranspose2d(4, 3, 2), nn.ReLU(inplace=True)
+    )
+    theirs = layers.to(memory_format=getattr(torch, memory_format))
+    ours, x = copy.deepcopy(theirs), torch.randn(3, 5, 9, 8).to(memory_format=getattr(torch, memory_format))
+    wt.patch(ours, x, fallback="default")
+    answers.forget()
+    for found, expected in zip(gradients(ours, x), gradients(theirs, x), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("pad", [0, 3])
+def test_a_result_is_no_view(pad: int) -> None:
+    problem = ws.Filter2d(image=(8, 10), filter=(3, 3))
+    whole = problem.output
+    rows = (whole.strides[0] + 4 * pad, whole.strides[1])
+    operand = dataclasses.replace(whole, strides=rows)
+    x = empty_tensor(torch, operand, torch.device("cpu"))
+    assert not x._is_view()
+    assert x.shape == operand.shape
+    assert x.stride() == operand.element_strides
+    assert x.untyped_storage().nbytes() == operand.allocated_bytes

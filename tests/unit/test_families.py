@@ -154,7 +154,7 @@ class TestEveryProgram:
     def test_launches_kernels_that_the_text_has(self, family: Family, problem: Problem) -> None:
         for program in programs(family, problem):
             entries = re.findall(
-                r'extern "C" __global__ void(?: __launch_bounds__\([^)]*\))?\s+(\w+)\(', program.source
+                r'extern "C" __global__ void(?: __(?:launch_bounds|cluster_dims)__\([^)]*\))*\s+(\w+)\(', program.source
             )
             assert list(dict.fromkeys(launch.entry for launch in program.launches)) == entries
 

@@ -41,9 +41,27 @@ def test_the_mean_is_over_the_long_search(short: ModuleType, capsys: pytest.Capt
     ]
     assert short.table(lines) == 0
     printed = capsys.readouterr()
-    assert "| 10 s | 2 | 0 | 1.070 | 1.100 |" in printed.out
-    assert "| 20 s | 2 | 0 | 1.010 | 1.020 |" in printed.out
+    assert "| 10 s | 2 | 0 | 1.070 | 1.100 | 1 of 2, 1.923 |" in printed.out
+    assert "| 20 s | 2 | 0 | 1.010 | 1.020 | 0 of 2, 2.000 |" in printed.out
     assert printed.err == ""
+
+
+def test_answers_that_a_search_had_found_are_not_untuned(short: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        {**line("a", before=120.0, s20=100.0, reference=100.0), "match": "exact"},
+        {**line("b", before=114.0, s20=100.0, reference=100.0), "match": "default"},
+    ]
+    assert short.table(lines) == 0
+    assert "| 1 of 1, 1.140 |" in capsys.readouterr().out
+
+
+def test_drawn_filters_are_of_4_to_9_megapixels(short: ModuleType) -> None:
+    found = list(short.drawn(40, 3))
+    assert found == list(short.drawn(40, 3)) != list(short.drawn(40, 4))
+    assert all(4e6 <= each.image[0] * each.image[1] + each.image[0] for each in found)
+    assert all(each.image[0] * each.image[1] <= 9e6 for each in found)
+    assert {each.dtype for each in found} == {"float32", "float16", "uint8"}
+    assert all(1 <= side <= 63 for each in found for side in each.filter)
 
 
 @pytest.mark.parametrize(

@@ -73,10 +73,14 @@ def has_lazy_bits(x: Any) -> bool:
 
 
 def empty_tensor(torch: Any, operand: Operand, device: Any) -> Any:
-    """An uninitialised tensor of the operand's shape, dtype and strides, with memory up to the end of its last row."""
-    elements = operand.allocated_bytes // operand.dtype.itemsize
-    flat = torch.empty(elements, dtype=getattr(torch, operand.dtype.value), device=device)
-    return torch.as_strided(flat, operand.shape, list(operand.element_strides))
+    """An uninitialised tensor of the operand's shape, dtype and strides, with memory up to the end of its last row.
+
+    It is no view, because autograd lets nothing change a custom function's result in place that is one.
+    """
+    dtype = getattr(torch, operand.dtype.value)
+    flat = torch.empty(operand.allocated_bytes // operand.dtype.itemsize, dtype=dtype, device=device)
+    whole = torch.empty(0, dtype=dtype, device=device)
+    return whole.set_(flat.untyped_storage(), 0, operand.shape, operand.element_strides)
 
 
 def tensor_memory(x: Any, operand: Operand) -> tuple[int, tuple[int, ...], str, tuple[int, ...]]:

@@ -149,7 +149,8 @@ class MergedImages(MergedSide):
 
     def geometry(self, problem: Conv2d, config: Config) -> MergedImageGeometry:
         geometry = self.merging.image.of(self.merging.layer(problem), config)
-        own = problem.weight[0] if self.merging.shares_filters else 0
+        results = problem.input[1] if problem.pass_.is_transposed else problem.weight[0]
+        own = results if self.merging.shares_filters else 0
         return dataclasses.replace(geometry, own_results=own)
 
     def program(self, problem: Conv2d, config: Config) -> Program:
