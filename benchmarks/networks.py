@@ -6,7 +6,6 @@
            python benchmarks/networks.py table RESULTS.jsonl
            python benchmarks/networks.py accuracy RESULTS.jsonl [--networks resnet50 ...] [--numerics ieee]
            python benchmarks/networks.py steps RESULTS.jsonl [--networks resnet50 ...] [--numerics ieee] [--compile]
-                                         [--graph]
 
 `layers` writes every distinct convolution of the networks at a batch of 24: thirteen families of torchvision's
 classification networks at their usual image, and a U-Net at 256x256. `conv2d_bench/network_layers.json` is its result.
@@ -22,7 +21,7 @@ alone. Passes that have a row are skipped.
 `accuracy` runs one training step of each network with random weights on random images, keeps the activations and
 gradients of each distinct convolution, and prints the errors of all passes on them against float64 beside cuDNN's, with
 times in turns, in CUDA graphs. `steps` times inference and training steps of PyTorch's model and of the patched one in
-turns; with `--graph` from CUDA graphs, so that no time of the host counts. `bf16` is PyTorch's autocast, channels last.
+turns, and adds up the times of their kernels. `bf16` is PyTorch's autocast, channels last.
 """
 
 from __future__ import annotations
@@ -104,13 +103,10 @@ def steps(given: argparse.Namespace) -> None:
 
     for numeric in given.numerics:
         for name in given.networks:
-            settings = StepSettings(
-                given.device, given.batch, _side(name, given), given.rounds, given.compile, given.graph
-            )
+            settings = StepSettings(given.device, given.batch, _side(name, given), given.rounds, given.compile)
             row = _attempted(lambda name=name, numeric=numeric, settings=settings: measured(name, numeric, settings))
-            named = {"set": "steps", "network": name, "numeric": numeric}
-            named |= {"compiled": given.compile, "graphed": given.graph}
-            row = {**named, "key": f"{name} {numeric} {given.compile} {given.graph} {given.batch}", **row}
+            named = {"set": "steps", "network": name, "numeric": numeric, "compiled": given.compile}
+            row = {**named, "key": f"{name} {numeric} {given.compile} {given.batch}", **row}
             lines.add(given.results, row)
             print(row, file=sys.stderr, flush=True)
 
@@ -150,7 +146,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--side", type=int, default=0, help="rows and columns of an image; 0: the network's usual ones")
     parser.add_argument("--rounds", type=int, default=15)
-    for name in ("no-pointwise", "all-passes", "compile", "graph"):
+    for name in ("no-pointwise", "all-passes", "compile"):
         parser.add_argument(f"--{name}", action="store_true")
     given = parser.parse_args(words)
     if given.action == "layers":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
+import operator
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +23,8 @@ from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
 CASTS = {"ieee": None, "tf32": None, "bf16": torch.bfloat16}
 """Type of PyTorch's autocast by the name of the numerics."""
 CLASSES = 1000
+PROFILED = 2
+"""Steps whose kernels' times are added up."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,12 +37,11 @@ class StepSettings:
     rounds: int
     compiled: bool = False
     """Whether both models are compiled by `torch.compile`."""
-    graphed: bool = False
-    """Whether steps are captured in CUDA graphs, so that no time of the host counts."""
 
 
 def measured(name: str, numeric: str, settings: StepSettings) -> Row:
-    """Times of a network's inference and training step, in ms, PyTorch's and warpsmith's.
+    """Times of a network's inference and training step, in ms, PyTorch's and warpsmith's; `kernels_ms` is that of the
+    GPU's kernels alone, since the host's part of a step may be longer.
 
     `first_s` is the time from `patch` to the end of the first step of each kind: look-ups, and compilation of all that
     the cache of binaries lacks.
@@ -70,42 +73,37 @@ def measured(name: str, numeric: str, settings: StepSettings) -> Row:
         DeviceLock(lock_file),
         torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=numeric == "tf32"),
     ):
-        kept = graph if settings.graphed else _as_it_is
-        inference = in_turns([kept(_inference(each, batch)) for each in models], device, settings.rounds)
-        training = in_turns([kept(_training(each, batch)) for each in models], device, settings.rounds)
+        steps = {
+            "inference": [_inference(each, batch) for each in models],
+            "training": [_training(each, batch) for each in models],
+        }
+        rows = [_row(kind, in_turns(both, device, settings.rounds)) for kind, both in steps.items()]
+        if device.type == "cuda":
+            rows += [_row(f"{kind}_kernels", map(kernels_ms, both)) for kind, both in steps.items()]
     return {
         "network": name,
         "numeric": numeric,
         "batch": settings.batch,
         "compiled": settings.compiled,
-        "graphed": settings.graphed,
         "replaced": len(report.replaced),
         "left": len(report.left),
         "patch_s": round(patched - start, 2),
         "first_s": round(first_s, 2),
-        **_row("inference", *inference),
-        **_row("training", *training),
+        **functools.reduce(operator.or_, rows),
     }
 
 
-def graph(step: Callable[[], None]) -> Callable[[], None]:
-    """A step that replays what `step` launches, after three runs on a stream of their own."""
-    own, captured = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    own.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(own):
-        for _ in range(3):
+def kernels_ms(step: Callable[[], None]) -> float:
+    """Milliseconds of all kernels of a step, by PyTorch's profiler."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(PROFILED):
             step()
-    torch.cuda.current_stream().wait_stream(own)
-    with torch.cuda.graph(captured):
-        step()
-    return captured.replay
+        torch.cuda.synchronize()
+    return sum(each.self_device_time_total for each in profile.key_averages()) / PROFILED / 1e3
 
 
-def _as_it_is(step: Callable[[], None]) -> Callable[[], None]:
-    return step
-
-
-def _row(kind: str, torch_ms: float, ours_ms: float) -> Row:
+def _row(kind: str, times_ms: Iterable[float]) -> Row:
+    torch_ms, ours_ms = times_ms
     return {f"{kind}_ms": {"torch": torch_ms, "warpsmith": ours_ms}, f"{kind}_ratio": round(torch_ms / ours_ms, 4)}
 
 

@@ -59,15 +59,19 @@ def print_steps(rows: Sequence[Row]) -> None:
         if not is_measured(row):
             print(f"- {row['network']} {row['numeric']}: {row['failed']}")
             continue
-        kinds = [kind for kind in ("compiled", "graphed") if row.get(kind)]
-        cells = [str(row["network"]), str(row["numeric"]), ", ".join(kinds) or "eager", f"{row['first_s']:.1f}"]
-        for kind in ("inference", "training"):
-            times = row[f"{kind}_ms"]
-            cells += [f"{times['torch']:.2f}, {times['warpsmith']:.2f} ({row[f'{kind}_ratio']:.2f})"]
+        cells = [str(row["network"]), str(row["numeric"]), "yes" if row["compiled"] else "no", f"{row['first_s']:.1f}"]
+        cells += [_both(row, kind) for kind in ("inference", "training", "inference_kernels", "training_kernels")]
         table.append((*cells, f"{row['replaced']}, {row['left']}"))
     if table:
-        header = ("network", "numerics", "kind", "first step s", "inference ms: PyTorch, warpsmith", "training ms")
+        header = ("network", "numerics", "compiled", "first step s", "inference ms: PyTorch, warpsmith", "training ms")
+        header += ("kernels of inference", "kernels of training")
         print_table((*header, "layers replaced, left"), table)
+
+
+def _both(row: Row, kind: str) -> str:
+    """PyTorch's time, ours and their ratio; empty if they were not measured."""
+    times = row.get(f"{kind}_ms")
+    return "" if times is None else f"{times['torch']:.2f}, {times['warpsmith']:.2f} ({row[f'{kind}_ratio']:.2f})"
 
 
 def _by_kind(rows: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:

@@ -34,7 +34,7 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_weight import (
     WgmmaWeightGeometry,
     weight_choices,
 )
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.program import Pointer, Program, TensorMap, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -45,9 +45,9 @@ COPY_BYTES_PER_CYCLE = 100
 """Bytes that a multiprocessor's copy engine brings."""
 CLUSTER_BLOCKS = 8
 """Most parts of a sum whose blocks are a cluster: the portable size."""
-CLUSTER_SHARE = 0.85
-"""Share of the multiprocessors that clusters fill: 112 of an H200's 132 hold 14 clusters of 8 or 28 of 4, and 128 do
-not hold 16 or 32. The parts of the GPU in which a cluster lies have unequal numbers of them.
+CLUSTERS = {2: 64, 3: 36, 4: 27, 5: 20, 6: 16, 8: 13}
+"""Clusters that an H200's 132 multiprocessors hold at once, by their blocks; more take another round (three GPUs). All
+blocks of a cluster lie in one part of the GPU, and these parts have unequal numbers of multiprocessors.
 """
 CLUSTER_CYCLES, CLUSTER_BYTES_PER_CYCLE = 1500, 20
 """Clock cycles of a cluster's barriers, and bytes a cycle that a block reads from the others' shared memory."""
@@ -147,7 +147,7 @@ class Im2colWeightGeometry(WgmmaWeightGeometry):
     def rounds(self, splits: int, device: Device) -> int:
         if not self.is_cluster(splits):
             return super().rounds(splits, device)
-        clusters = int(CLUSTER_SHARE * device.multiprocessors) // splits
+        clusters = CLUSTERS[splits] * device.multiprocessors // REFERENCE.multiprocessors
         return -(-self.tiles // max(clusters, 1))
 
     def summing_ns(self, splits: int, device: Device) -> float:
