@@ -1,7 +1,7 @@
 // warpsmith conv2d_warpgroup_im2col
 // problem: conv2d pass=wgrad input=64x512x28x28 weight=512x512x3x3 precision=bf16 dtype=bfloat16 padding=1x1
 //          layout=nhwc
-// config:  channel_groups=2 columns=64 splits=4 stages=2 taps=1 terms=128
+// config:  channel_groups=1 columns=64 splits=4 stages=6 taps=3 terms=128
 //
 // Gradient of the weights as GEMMs by wgmma, one per tap: M counts channels of x, N channels of dy, K pixels of dy. A
 // block computes kTaps taps from the same stages; a consumer warpgroup has one tap, 64 channels of x and kTileN of dy.
@@ -9,33 +9,33 @@
 // stages. A tap reads x from pixel `shift` of the stage on. Full and empty mbarriers pass the stages between producer
 // and consumers. The blocks of a cluster sum over a part of the pixels each, and add their sums.
 
-constexpr int kTaps = 1;  // taps per block
-constexpr int kChannelGroups = 2;  // groups of 64 channels of x per block
+constexpr int kTaps = 3;  // taps per block
+constexpr int kChannelGroups = 1;  // groups of 64 channels of x per block
 constexpr int kWarpgroups = kTaps * kChannelGroups;
 constexpr int kThreads = 128 * kWarpgroups + 128;  // consumer warpgroups, and one with the producer warp
 constexpr int kTileN = 64;
 constexpr int kTilesN = 8;
-constexpr int kTilesM = 4;  // tiles along M, per tap
-constexpr int kTapSets = 9;
+constexpr int kTilesM = 8;  // tiles along M, per tap
+constexpr int kTapSets = 3;
 constexpr int kAccumulators = kTileN / 2;  // per thread
 constexpr int kChannels = 512;  // channels of x per group
 constexpr int kFilters = 512;  // channels of dy per group
 constexpr int kRowPitch = 28;  // rows per image, rows between images included
-constexpr int kColumnPitch = 28;  // pixels per row, pixels between rows included
+constexpr int kColumnPitch = 29;  // pixels per row, pixels between rows included
 constexpr int kTileK = 128;  // pixels of dy per stage
-constexpr int kAllSteps = 392;  // k tiles of all splits
-constexpr int kSplitSteps = 98;  // k tiles per split
+constexpr int kAllSteps = 406;  // k tiles of all splits
+constexpr int kSplitSteps = 102;  // k tiles per split
 constexpr int kSplits = 4;  // blocks of a cluster
 
 // Shared memory, in bytes.
 constexpr int kRowBytes = 128;  // 64 channels of a pixel
-constexpr int kXSpan = 128;  // pixels of x per stage, a multiple of 8 (swizzle atom)
+constexpr int kXSpan = 136;  // pixels of x per stage, a multiple of 8 (swizzle atom)
 constexpr int kXTile = kRowBytes * kXSpan;  // 64 channels
 constexpr int kDyTile = kRowBytes * kTileK;
 constexpr int kDyTiles = 1;
 constexpr int kXStage = kChannelGroups * kXTile;
 constexpr int kStage = kXStage + kDyTiles * kDyTile;
-constexpr int kStages = 2;
+constexpr int kStages = 6;
 constexpr int kSumPitch = 68;  // floats from column to column of sums: a quad's columns lie in different banks
 constexpr int kSumTile = kSumPitch * kTileN;  // floats of a warpgroup's sums
 constexpr int kSumBytes = 4 * kSumTile * kWarpgroups;  // they take the place of the stages
@@ -50,15 +50,9 @@ struct TapSet {
     int weights[kTaps];  // place of each tap in the filter; -1: no tap
 };
 __constant__ TapSet kTapSet[kTapSets] = {
-    {0, 0, {0}, {0}},
-    {0, 1, {0}, {1}},
-    {0, 2, {0}, {2}},
-    {1, 0, {0}, {3}},
-    {1, 1, {0}, {4}},
-    {1, 2, {0}, {5}},
-    {2, 0, {0}, {6}},
-    {2, 1, {0}, {7}},
-    {2, 2, {0}, {8}},
+    {0, 0, {0, 1, 2}, {0, 1, 2}},
+    {1, 0, {0, 1, 2}, {3, 4, 5}},
+    {2, 0, {0, 1, 2}, {6, 7, 8}},
 };
 
 using Accumulators = float[kAccumulators];
@@ -413,7 +407,7 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const __grid_consta
         }
         return;
     }
-    setmaxnreg_inc<232>();
+    setmaxnreg_inc<160>();
     const bool is_first_lane = threadIdx.x % 32 == 0;
     const int own_tap = group / kChannelGroups, channel_group = group % kChannelGroups;
     const SmemDescriptor own_x = swizzled_smem_descriptor(memory + channel_group * kXTile +

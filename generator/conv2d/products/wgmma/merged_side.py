@@ -39,11 +39,6 @@ THREADS = 256
 
 
 @dataclasses.dataclass(frozen=True)
-class MergedImageGeometry(Im2colImageGeometry):
-    """One config of fprop or dgrad, of the wider layer."""
-
-
-@dataclasses.dataclass(frozen=True)
 class MergedWeightGeometry(Im2colWeightGeometry):
     """One config of wgrad, of the wider layer."""
 
@@ -56,15 +51,17 @@ class MergedWeightGeometry(Im2colWeightGeometry):
         return False
 
     def summing_ns(self, splits: int, device: Device) -> float:
-        return LAUNCH_NS + super().summing_ns(max(splits, 2), device)
+        return super().summing_ns(max(splits, 2), device)  # sums of one part go through memory too
 
 
 @dataclasses.dataclass(frozen=True)
 class Merging:
     """How a family finds the wider layer of a layer."""
 
-    image: type[MergedImageGeometry]
+    image: type[Im2colImageGeometry]
+    """Configs of fprop and dgrad; its name is the family's."""
     weight: type[MergedWeightGeometry]
+    """Configs of wgrad."""
     merged: Callable[[Conv2d], Conv2d | None]
     """The wider layer, None if there is none."""
     why_none: Callable[[Conv2d], str]
@@ -77,6 +74,7 @@ class Merging:
         return self.image.name
 
     def layer(self, problem: Conv2d) -> Conv2d:
+        """The wider layer. Raises ValueError if there is none, which `why_not` excludes."""
         layer = self.merged(problem)
         if layer is None:
             raise ValueError(f"{self.family} {self.why_none(problem)}")
@@ -105,16 +103,15 @@ class MergedSide(LayerSide):
     """A side that solves a layer as `inner` solves the wider one."""
 
     inner: ClassVar[LayerSide]
+    own_launches: ClassVar[int] = 0
+    """Launches that `inner` does not have."""
 
     def __init__(self, merging: Merging) -> None:
         self.merging = merging
 
     @abc.abstractmethod
     def own_bytes(self, layer: Conv2d) -> int:
-        """Least bytes of workspace that the wider layer takes and `inner` does not count."""
-
-    own_launches: ClassVar[int] = 0
-    """Launches that `inner` does not have."""
+        """Least bytes of workspace for the weights of the wider layer."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         layer = self.merging.merged(problem)
@@ -147,7 +144,7 @@ class MergedImages(MergedSide):
     def own_bytes(self, layer: Conv2d) -> int:
         return aligned(2 * math.prod(layer.weight))
 
-    def geometry(self, problem: Conv2d, config: Config) -> MergedImageGeometry:
+    def geometry(self, problem: Conv2d, config: Config) -> Im2colImageGeometry:
         geometry = self.merging.image.of(self.merging.layer(problem), config)
         results = problem.input[1] if problem.pass_.is_transposed else problem.weight[0]
         own = results if self.merging.shares_filters else 0
