@@ -226,3 +226,40 @@ def test_every_block_of_a_large_grid_runs(run_kernel):
         grid=(2**20 + 1, 2, 1),
     )
     assert last[0] == 2**20 + 1
+
+
+def test_blocks_of_a_cluster_share_their_work(run_kernel):
+    """1,001 clusters of three blocks on all cores: each share of the sums has the numbers of all three."""
+    clusters = 1_001
+    x, y = RANDOM.random((clusters, 3, 64), np.float32), np.zeros((clusters, 64), np.float32)
+    run_kernel(
+        """
+        extern "C" __global__ void __launch_bounds__(64) __cluster_dims__(3, 1, 1)
+        kernel(const float* __restrict__ x, float* __restrict__ y) {
+            extern __shared__ float own[];
+            const int rank = blockIdx.x % 3;
+            if (threadIdx.x >= 32) return;
+            own[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+            own[threadIdx.x + 32] = x[blockIdx.x * 64 + threadIdx.x + 32];
+            __syncwarp();
+            publish_to_cluster<3, 32>(own, 256, rank);
+            const int end = first_of_share<3>(16, rank + 1);
+            for (int i = first_of_share<3>(16, rank) + threadIdx.x; i < end; i += 32) {
+                float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+                for (int other = 0; other < 3; ++other) {
+                    const float4 part = load_from_block(own + 4 * i, other);
+                    sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+                }
+                float* const to = y + blockIdx.x / 3 * 64 + 4 * i;
+                to[0] = sum.x, to[1] = sum.y, to[2] = sum.z, to[3] = sum.w;
+            }
+            sync_cluster();
+        }
+        """,
+        x,
+        y,
+        grid=(3 * clusters, 1, 1),
+        block=(64, 1, 1),
+        shared_bytes=256,
+    )
+    np.testing.assert_array_equal(y, x[:, 0] + x[:, 1] + x[:, 2])

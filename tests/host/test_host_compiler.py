@@ -202,6 +202,18 @@ def test_words_in_comments_do_not_count():
 
 
 @pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("__global__ void kernel();", 1),
+        ("__global__ void __cluster_dims__(8, 1, 1) kernel();", 8),
+        ("void __cluster_dims__( 2,1,1) one(); void __cluster_dims__(3, 1, 1) two();", 6),
+    ],
+)
+def test_blocks_of_clusters(text, blocks):
+    assert compiler.cluster_blocks(text) == blocks
+
+
+@pytest.mark.parametrize(
     "word", ["__syncthreads()", "__syncwarp()", "__syncthreads_or(1)", "__shfl_up_sync(m, v, 1)", "__ballot_sync(m, 1)"]
 )
 def test_words_of_cooperation(word):
