@@ -235,3 +235,15 @@ def test_what_no_plan_transforms_is_pytorch_s() -> None:
     with pytest.raises(RuntimeError) as ours:
         wt.rfft(x, -3)
     assert str(ours.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("bank", [False, True])
+def test_a_result_takes_operations_in_place(bank: bool) -> None:
+    generator = torch.Generator().manual_seed(3)
+    image = torch.randn(3, 9, 11, generator=generator, requires_grad=True)
+    weights = torch.randn(*((2, 3, 3) if bank else (3, 3)), generator=generator)
+    expected = torch.relu(wt.filter2d(image, weights, "mirror"))
+    (gradient,) = torch.autograd.grad(expected.sum(), image)
+    found = wt.filter2d(image, weights, "mirror").relu_()
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), image)[0], gradient)

@@ -49,6 +49,10 @@ class Tensor:
     def detach(self) -> Tensor:
         return self
 
+    def as_strided_(self, shape: Any, strides: Any) -> Tensor:
+        assert (shape, strides) == ((4, 6), (6, 1))
+        return self
+
     def copy_(self, source: Tensor) -> None:
         self._torch.log.append(("copy", source.data_ptr(), self.data_ptr()))
 
@@ -77,10 +81,6 @@ class Torch:
     def empty(self, elements: int, dtype: Any, device: Any) -> Tensor:
         assert (elements, dtype, device.index) == (24, self.float32, 0)
         return Tensor(self, 0x9000)
-
-    def as_strided(self, flat: Tensor, shape: Any, strides: Any) -> Tensor:
-        assert (shape, strides) == ((4, 6), [6, 1])
-        return flat
 
 
 @pytest.fixture

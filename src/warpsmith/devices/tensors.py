@@ -79,8 +79,7 @@ def empty_tensor(torch: Any, operand: Operand, device: Any) -> Any:
     """
     dtype = getattr(torch, operand.dtype.value)
     flat = torch.empty(operand.allocated_bytes // operand.dtype.itemsize, dtype=dtype, device=device)
-    whole = torch.empty(0, dtype=dtype, device=device)
-    return whole.set_(flat.untyped_storage(), 0, operand.shape, operand.element_strides)
+    return flat.as_strided_(operand.shape, operand.element_strides)
 
 
 def tensor_memory(x: Any, operand: Operand) -> tuple[int, tuple[int, ...], str, tuple[int, ...]]:

@@ -63,8 +63,8 @@ class FilterLayer:
         if answer.plan is None:
             self._warn(answer)
             return self._by_torch.forward(x, w)
-        result = _filtered(answer, x, w)
-        return result.view(problem.planes, problem.filters, *problem.output_shape)
+        # In place: autograd lets nothing change a custom function's result in place that is a view.
+        return _filtered(answer, x, w).resize_(problem.planes, problem.filters, *problem.output_shape)
 
     def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
         """Computes the gradient of the image: by the filter rotated by 180 degrees if the border allows it, else by
@@ -77,7 +77,7 @@ class FilterLayer:
         dy = dy[:, 0]
         if problem.border is Border.VALID:
             dy = torch.nn.functional.pad(dy, (0, problem.filter[1] - 1, 0, problem.filter[0] - 1))
-        return _filtered(answer, dy, w).view(problem.planes, *problem.image)
+        return _filtered(answer, dy, w).resize_(problem.planes, *problem.image)
 
     def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
         """Computes the gradient of the weights, a correlation of the image with dy, by PyTorch."""
