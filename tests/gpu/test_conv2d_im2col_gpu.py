@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from channels_last import KINDS
 from gpu.test_conv2d_gpu import some, some_configs
 from gpu.test_conv2d_warpgroup_gpu import LAYERS, on_hopper
-from host.test_conv2d_im2col import FAMILY, KINDS, SHAPES
+from host.test_conv2d_im2col import FAMILY, SHAPES
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 import exhaustive
 import sanitized
+from channels_last import KINDS, by_default_or_at_random, layer_of
 from verified import check
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
@@ -39,17 +40,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "positions of 512": {"input": (2, 40, 16, 16), "weight": (72, 40, 1, 1)},
     "positions of 640": {"input": (2, 72, 16, 20), "weight": (40, 72, 1, 1)},
 }
-KINDS = {
-    "float16": {"dtype": "float16"},
-    "f16": {"dtype": "float16", "precision": "f16"},
-    "bfloat16": {"dtype": "bfloat16"},
-    "bf16": {"dtype": "bfloat16", "precision": "bf16"},
-}
-
-
-def layer(name: str, kind: str, pass_: Pass, **more: Any) -> Conv2d:
-    """Layer of SHAPES with the given name."""
-    return Conv2d(**SHAPES[name], **KINDS[kind], layout="nhwc", pass_=pass_, **more)  # type: ignore[arg-type]
+layer = functools.partial(layer_of, SHAPES)
 
 
 def config_of(problem: Conv2d, **wanted: Value) -> Config:
@@ -65,16 +56,7 @@ def checked(host: Runtime, compiler: HostCompiler, *cases: tuple[Conv2d, Config]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler, kind: str) -> None:
-    """Two passes of each shape. Two shapes run the default config and the next two a random one. Element types take
-    turns.
-    """
-    cases = []
-    for turn, name in list(enumerate(SHAPES))[list(KINDS).index(kind) :: len(KINDS)]:
-        for pass_ in exhaustive.share((list(Pass)[turn % 3], list(Pass)[(turn + 1) % 3]), turn // 3, 2):
-            problem = layer(name, kind, pass_)
-            drawn = FAMILY.space(problem, DEVICE).drawn(random.Random(problem.key())) if turn // 2 % 2 else None
-            cases.append((problem, drawn or FAMILY.default(problem, DEVICE)))
-    checked(host, quickest, *cases)
+    check(host, quickest, by_default_or_at_random(FAMILY, DEVICE, SHAPES, kind))
 
 
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import random
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import exhaustive
 import sanitized
-from host.test_conv2d_im2col import KINDS
+from channels_last import KINDS, by_default_or_at_random, layer_of
 from verified import check
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d import Pass
 from warpsmith.generator.conv2d.products.wgmma.pixels_family import Conv2dWarpgroupPixels
 from warpsmith.generator.device import DeviceKind
 
@@ -30,23 +29,12 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def layer(name: str, kind: str, pass_: Pass, **more: Any) -> Conv2d:
-    """Layer of SHAPES with the given name."""
-    return Conv2d(**SHAPES[name], **KINDS[kind], layout="nhwc", pass_=pass_, **more)  # type: ignore[arg-type]
+layer = functools.partial(layer_of, SHAPES)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler, kind: str) -> None:
-    """Two passes of each shape, by the default config or a random one. Element types take turns."""
-    cases = []
-    for turn, name in list(enumerate(SHAPES))[list(KINDS).index(kind) :: len(KINDS)]:
-        for pass_ in exhaustive.share((list(Pass)[turn % 3], list(Pass)[(turn + 1) % 3]), turn // 3, 2):
-            ends = {} if pass_ is Pass.WGRAD else {"bias": turn % 2 == 0, "relu": turn % 3 == 0}
-            problem = layer(name, kind, pass_, **ends)
-            drawn = FAMILY.space(problem, DEVICE).drawn(random.Random(problem.key())) if turn // 2 % 2 else None
-            config = drawn or FAMILY.default(problem, DEVICE)
-            cases.append((problem, FAMILY.program(problem, config)))
-    check(host, quickest, cases)
+    check(host, quickest, by_default_or_at_random(FAMILY, DEVICE, SHAPES, kind, has_ends=True))
 
 
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])

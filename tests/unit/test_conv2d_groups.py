@@ -1,22 +1,18 @@
-"""`conv2d_warpgroup_groups`: refusals, how many groups are merged, workspaces, and who answers."""
+"""`conv2d_warpgroup_groups`: refusals and how many groups are merged."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.wgmma.groups_family import Conv2dWarpgroupGroups, merged
-from warpsmith.generator.prepacking import split_program
 from warpsmith.generator.presets import H200
-from warpsmith.generator.ranking import default_answer
 
 FAMILY = Conv2dWarpgroupGroups()
 LAST: dict[str, Any] = {"dtype": "bfloat16", "precision": "bf16", "layout": "nhwc"}
 FOURS: dict[str, Any] = {"input": (24, 128, 56, 56), "weight": (128, 4, 3, 3), "groups": 32, "padding": 1, **LAST}
-every_pass = pytest.mark.parametrize("pass_", Pass)
 
 
 @pytest.mark.parametrize(
@@ -49,29 +45,3 @@ def test_merges_groups_to_one_copy_of_channels(channels: int, groups: int, count
     assert layer is not None
     assert layer.groups == groups // count
     assert layer.weight == (channels * groups, channels * count, 3, 3)
-
-
-@every_pass
-def test_answers_layers_of_small_groups(pass_: Pass) -> None:
-    assert default_answer(Conv2d(**FOURS, pass_=pass_), H200)[0].name == FAMILY.name
-
-
-@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
-def test_filters_are_laid_out_once_where_weights_are_bound(pass_: Pass) -> None:
-    problem = Conv2d(**FOURS, pass_=pass_)
-    parts = split_program(FAMILY.program(problem, FAMILY.default(problem, H200)), {"w"})
-    assert parts is not None
-    assert [each.entry for each in parts.first.launches] == [f"{FAMILY.name}_wide"]
-    assert [each.entry for each in parts.rest.launches] == [FAMILY.name]
-
-
-@every_pass
-def test_launches_cover_all_filters(pass_: Pass) -> None:
-    problem = Conv2d(**FOURS, pass_=pass_)
-    program = FAMILY.program(problem, FAMILY.default(problem, H200))
-    (other,) = (each for each in program.launches if each.entry != FAMILY.name)
-    layer = merged(problem)
-    assert layer is not None
-    threads = math.prod(problem.weight) if pass_ is Pass.WGRAD else math.prod(layer.weight) // 8
-    assert other.grid[0] * other.block[0] == threads  # 18 blocks of 256 and 36 of 256 hold them exactly
-    assert sum(each.nbytes for each in program.workspaces) <= problem.workspace_limit
