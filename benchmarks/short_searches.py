@@ -255,6 +255,7 @@ def table(lines: list[dict[str, Any]]) -> int:
     """Prints the summary and returns the exit code."""
     lines = [line for line in lines if "in_turns_ns" in line]
     limits = sorted({float(name) for line in lines for name in line["winners"] if name not in (BEFORE, REFERENCE)})
+    untuned = {line["key"] for line in lines if line.get("match") != MatchKind.EXACT}
     rows, missed = [], False
     for limit in limits:
         name = f"{limit:g}"
@@ -263,7 +264,6 @@ def table(lines: list[dict[str, Any]]) -> int:
         slower = [key for key, times in turns if times[name] > NOISE * (times[BEFORE] or math.inf)]
         mean = math.exp(sum(map(math.log, excess)) / len(excess))
         missed |= bool(slower) or (limit == GOAL_LIMIT and mean > GOAL_MEAN)
-        untuned = {line["key"] for line in lines if line.get("match") != MatchKind.EXACT}
         lost = [times[BEFORE] / times[name] for key, times in turns if key in untuned and times[BEFORE]]
         near = f"{sum(each <= NEAR for each in lost)} of {len(lost)}, {max(lost, default=1.0):.3f}"
         rows.append((f"{name} s", str(len(turns)), str(len(slower)), f"{mean:.3f}", f"{max(excess):.3f}", near))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
-import operator
 import time
 from collections.abc import Callable, Iterable
 
@@ -77,9 +75,11 @@ def measured(name: str, numeric: str, settings: StepSettings) -> Row:
             "inference": [_inference(each, batch) for each in models],
             "training": [_training(each, batch) for each in models],
         }
-        rows = [_row(kind, in_turns(both, device, settings.rounds)) for kind, both in steps.items()]
-        if device.type == "cuda":
-            rows += [_row(f"{kind}_kernels", map(kernels_ms, both)) for kind, both in steps.items()]
+        times: Row = {}
+        for kind, both in steps.items():
+            times |= _row(kind, in_turns(both, device, settings.rounds))
+            if device.type == "cuda":
+                times |= _row(f"{kind}_kernels", map(kernels_ms, both))
     return {
         "network": name,
         "numeric": numeric,
@@ -89,7 +89,7 @@ def measured(name: str, numeric: str, settings: StepSettings) -> Row:
         "left": len(report.left),
         "patch_s": round(patched - start, 2),
         "first_s": round(first_s, 2),
-        **functools.reduce(operator.or_, rows),
+        **times,
     }
 
 

@@ -63,7 +63,7 @@ class FilterLayer:
         if answer.plan is None:
             self._warn(answer)
             return self._by_torch.forward(x, w)
-        # In place: autograd lets nothing change a custom function's result in place that is a view.
+        # `resize_` makes no view: autograd lets nothing change a custom function's result in place that is one.
         return _filtered(answer, x, w).resize_(problem.planes, problem.filters, *problem.output_shape)
 
     def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:

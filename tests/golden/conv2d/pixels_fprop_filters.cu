@@ -5,8 +5,9 @@
 constexpr int kThreads = 256;
 constexpr int kFilters = 58;
 constexpr int kChannels = 58;
+constexpr int kTaps = 1;
 constexpr int kMerged = 4;  // pixels that become one
-constexpr int kTapVectors = kMerged * kChannels / 8;  // vectors of 8 channels per filter
+constexpr int kTapVectors = kMerged * kChannels / 8;  // vectors of 8 channels per tap
 constexpr int kVectors = 6728;  // of all filters
 
 using Element = unsigned short;  // bits of a bfloat16
@@ -17,13 +18,13 @@ conv2d_warpgroup_pixels_wide(const Element* __restrict__ w, uint4* __restrict__ 
     if (vector >= kVectors) {
         return;
     }
-    const int wide_filter = vector / kTapVectors, filter = wide_filter % kFilters;
-    const int before = wide_filter / kFilters * kChannels;  // channels of the pixels before the filter's own
+    const int tap = vector / kTapVectors;  // of all filters
+    const int before = tap / kTaps / kFilters % kMerged * kChannels;  // channels of the pixels before the filter's own
     __align__(16) Element numbers[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
         const int channel = vector % kTapVectors * 8 + i - before;
-        numbers[i] = channel >= 0 && channel < kChannels ? w[filter * kChannels + channel] : Element{0};
+        numbers[i] = channel >= 0 && channel < kChannels ? w[tap % kFilters * kChannels + channel] : Element{0};
     }
     wide[vector] = *reinterpret_cast<const uint4*>(numbers);
 }

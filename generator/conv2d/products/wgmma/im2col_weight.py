@@ -43,12 +43,12 @@ from warpsmith.generator.steps import aligned
 STAGES = (2, 3, 4, 6, 8)
 COPY_BYTES_PER_CYCLE = 100
 """Bytes that a multiprocessor's copy engine brings."""
-CLUSTER_BLOCKS = 8
-"""Most parts of a sum whose blocks are a cluster: the portable size."""
 CLUSTERS = {2: 64, 3: 36, 4: 27, 5: 20, 6: 16, 8: 13}
 """Clusters that an H200's 132 multiprocessors hold at once, by their blocks; more take another round (three GPUs). All
 blocks of a cluster lie in one part of the GPU, and these parts have unequal numbers of multiprocessors.
 """
+CLUSTER_BLOCKS = max(CLUSTERS)
+"""Most parts of a sum whose blocks are a cluster: the portable size."""
 CLUSTER_CYCLES, CLUSTER_BYTES_PER_CYCLE = 1500, 20
 """Clock cycles of a cluster's barriers, and bytes a cycle that a block reads from the others' shared memory."""
 WEIGHTS = Sustained(
@@ -79,6 +79,8 @@ class Im2colWeightGeometry(WgmmaWeightGeometry):
     name: ClassVar[str] = NAME
     maps: ClassVar[bool] = True
     sustained: ClassVar[Sustained] = WEIGHTS
+    cluster_blocks: ClassVar[int] = CLUSTER_BLOCKS
+    """Most blocks of a cluster; 1 if parts are always added by another launch."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -127,7 +129,7 @@ class Im2colWeightGeometry(WgmmaWeightGeometry):
 
     def is_cluster(self, splits: int) -> bool:
         """Whether the blocks of so many parts of a sum are a cluster."""
-        return 1 < splits <= CLUSTER_BLOCKS
+        return 1 < splits <= self.cluster_blocks
 
     @property
     def sum_pitch(self) -> int:

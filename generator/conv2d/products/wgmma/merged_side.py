@@ -42,13 +42,11 @@ THREADS = 256
 class MergedWeightGeometry(Im2colWeightGeometry):
     """One config of wgrad, of the wider layer."""
 
+    cluster_blocks: ClassVar[int] = 1
+
     @property
     def stores_results(self) -> bool:
         return False  # the launch that adds up also picks the weights within a part
-
-    def is_cluster(self, splits: int) -> bool:
-        del splits
-        return False
 
     def summing_ns(self, splits: int, device: Device) -> float:
         return super().summing_ns(max(splits, 2), device)  # sums of one part go through memory too

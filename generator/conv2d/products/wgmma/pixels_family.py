@@ -2,8 +2,8 @@
 
 The channels of neighbouring pixels are contiguous, so that a layer of one tap is one of fewer pixels and more channels,
 whose filters lie once for each pixel on the diagonal, with zeros beside them; see `merged_side.py`. Two pixels of 116
-channels, or four of 58, have whole vectors of 8 channels. It multiplies as many times as often as the layer needs.
-Beside it, `conv2d_warpgroup` lays both operands out before its GEMM, and stores results 4 bytes a lane.
+channels, or four of 58, have whole vectors of 8 channels. It multiplies two to eight times as often as the layer
+needs. Beside it, `conv2d_warpgroup` lays both operands out before its GEMM, and stores results 4 bytes a lane.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COUNTS = (2, 4, 8)
 
 @functools.lru_cache(maxsize=256)
 def merged(problem: Conv2d) -> Conv2d | None:
-    """The layer of fewest pixels a pixel whose channels and filters are whole vectors; None if there is none."""
+    """The layer that merges fewest pixels and has whole vectors of channels and filters; None if there is none."""
     layers = (_merged(problem, count) for count in COUNTS)
     return next((each for each in layers if each is not None and why_no_lines(each) is None), None)
 
