@@ -105,7 +105,8 @@ class Constant:
 class Launch:
     """One kernel launch. `grid` is in blocks and `block` in threads, x first; `shared_bytes` is dynamic shared memory.
 
-    `unit` names the text that contains the kernel.
+    `unit` names the text that contains the kernel. A kernel that `begins_early` may begin before the one before it in
+    the stream has ended, for which it waits itself; it needs compute capability 9.0.
     """
 
     entry: str
@@ -115,6 +116,7 @@ class Launch:
     shared_bytes: int = 0
     constants: tuple[Constant, ...] = ()
     unit: str = ""
+    begins_early: bool = False
 
     @classmethod
     def of_blocks(cls, entry: str, blocks: int, threads: int, arguments: tuple[Argument, ...]) -> Launch:
@@ -236,6 +238,8 @@ def launch_spec(launch: Launch) -> dict[str, Any]:
         spec["constants"] = [dataclasses.asdict(constant) for constant in launch.constants]
     if launch.unit:
         spec["unit"] = launch.unit
+    if launch.begins_early:
+        spec["begins_early"] = True
     return spec
 
 
@@ -289,6 +293,7 @@ def launch_of(spec: dict[str, Any]) -> Launch:
         shared_bytes=spec["shared_bytes"],
         constants=tuple(Constant(**constant) for constant in spec.get("constants", ())),
         unit=spec.get("unit", ""),
+        begins_early=spec.get("begins_early", False),
     )
 
 

@@ -178,6 +178,7 @@ CASES = {
     "warpgroup_wgrad_gradients": warpgroup(STRIDED, Pass.WGRAD, "conv2d_warpgroup_pack_dy"),
     "warpgroup_wgrad_sum": warpgroup(LAYER, Pass.WGRAD, "conv2d_warpgroup_sum"),
     "im2col_fprop": im2col({**LAYER, "dtype": "float16", "precision": "f16"}, Pass.FPROP, bias=True),
+    "im2col_fprop_cluster": im2col({**DEEP, "precision": "bf16"}, Pass.FPROP, bias=True, columns=64, blocks=3),
     "im2col_dgrad": im2col({**STRIDED, "dtype": "float16"}, Pass.DGRAD),
     "im2col_wgrad": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD, columns=64, splits=10),
     "im2col_wgrad_cluster": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD, columns=64, splits=4),

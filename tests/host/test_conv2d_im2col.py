@@ -39,6 +39,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "groups that end within copies": {"input": (1, 160, 6, 17), "weight": (160, 80, 1, 2), "groups": 2},
     "positions of 512": {"input": (2, 40, 16, 16), "weight": (72, 40, 1, 1)},
     "positions of 640": {"input": (2, 72, 16, 20), "weight": (40, 72, 1, 1)},
+    "deep, few pixels": {"input": (2, 200, 5, 6), "weight": (136, 200, 1, 1)},
+    "deep, filter": {"input": (3, 136, 5, 4), "weight": (200, 136, 3, 2), "padding": 1},
+    "deep, strides and groups": {"input": (1, 272, 6, 7), "weight": (288, 136, 2, 3), "groups": 2, "stride": 2},
 }
 layer = functools.partial(layer_of, SHAPES)
 
@@ -107,6 +110,34 @@ def test_blocks_store_weights_or_partial_sums(
         assert ("__cluster_dims__" in program.units[0].source) == (1 < splits <= 8)
         cases.append((problem, config))
     checked(host, quickest, *cases)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "name", "pass_"),
+    [
+        (2, "deep, filter", Pass.FPROP),
+        (2, "deep, strides and groups", Pass.DGRAD),
+        (3, "deep, few pixels", Pass.DGRAD),
+        (3, "deep, strides and groups", Pass.FPROP),
+        (4, "deep, few pixels", Pass.FPROP),
+        (4, "deep, filter", Pass.DGRAD),
+    ],
+)
+@pytest.mark.parametrize("sharing", ["row", "none"])
+def test_blocks_of_a_cluster_sum_over_parts_of_the_channels(
+    host: Runtime, quickest: HostCompiler, sharing: str, blocks: int, name: str, pass_: Pass
+) -> None:
+    """Unequal parts, the last of which ends within a copy; tiles that end within vectors of a warp."""
+    kind = "float16" if blocks == 2 else "bf16"
+    problem = layer(name, kind, pass_, bias=blocks > 2, relu=sharing == "none")
+    own = "row" if sharing == "row" and SHAPES[name]["weight"][3] > 1 else "none"
+    config = config_of(problem, sharing=own, blocks=blocks, warpgroups=1 if sharing == "row" else 2)
+    program = FAMILY.program(problem, config)
+    assert config.integer("blocks") == blocks
+    assert f"__cluster_dims__({blocks}, 1, 1)" in program.units[0].source
+    assert len(program.launches) == 1
+    assert program.launches[0].grid[0] % blocks == 0
+    checked(host, quickest, (problem, config))
 
 
 @pytest.mark.parametrize("pass_", [Pass.DGRAD, Pass.WGRAD])

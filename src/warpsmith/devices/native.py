@@ -50,3 +50,5 @@ class NativeKernel:
     block: tuple[int, int, int]
     shared_bytes: int
     arguments: tuple[ArgumentSource, ...]
+    begins_early: bool = False
+    """Whether it is launched with programmatic stream serialization: see `Launch`."""

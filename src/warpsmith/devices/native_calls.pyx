@@ -23,18 +23,24 @@ cdef enum:
     MAP_ALIGNMENT = 64
     OF_ADDRESS = 1  # ArgumentKind of native.py
     OF_MAP = 2
+    BEGINS_EARLY = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION of cuda.h
 
 MOST_ARGUMENTS = MOST
 """Maximum number of arguments of a kernel, and of arrays of a call."""
 MOST_MAPS = MOST_MAPS_
 """Maximum number of tensor maps of a kernel."""
 
+cdef struct LaunchAttribute:  # CUlaunchAttribute of cuda.h
+    int kind
+    int padding
+    int value[16]
+
 cdef struct LaunchConfig:  # CUlaunchConfig of cuda.h
     unsigned int grid[3]
     unsigned int block[3]
     unsigned int shared_bytes
     void* stream
-    void* attributes
+    LaunchAttribute* attributes
     unsigned int attribute_count
 
 ctypedef int (*ReplaceAddress)(void* map, void* address) noexcept nogil
@@ -49,6 +55,7 @@ cdef struct Kernel:
     uint64_t offsets[MOST]
     int map_numbers[MOST]
     unsigned char maps[MOST_MAPS_][MAP_BYTES]
+    LaunchAttribute early
 
 
 cdef class FixedValues:
@@ -137,6 +144,9 @@ cdef class KernelLauncher:
         kernel.config.grid = description.grid
         kernel.config.block = description.block
         kernel.config.shared_bytes = description.shared_bytes
+        if description.begins_early:
+            kernel.early.kind, kernel.early.value[0] = BEGINS_EARLY, 1
+            kernel.config.attributes, kernel.config.attribute_count = &kernel.early, 1
         kernel.argument_count = len(description.arguments)
         cdef int maps = 0
         for place, argument in enumerate(description.arguments):

@@ -12,8 +12,17 @@ constexpr int kVectors = 6728;  // of all filters
 
 using Element = unsigned short;  // bits of a bfloat16
 
+#ifndef WARPSMITH_ON_HOST  // the host device runs one launch after the other
+// Lets the next launch begin once all blocks of this one have begun.
+__device__ __forceinline__ void let_next_launch_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
+
+// Waits until the launch before has ended and its results can be read.
+__device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#endif
+
 extern "C" __global__ void __launch_bounds__(kThreads)
 conv2d_warpgroup_pixels_wide(const Element* __restrict__ w, uint4* __restrict__ wide) {
+    let_next_launch_begin();
     const int vector = blockIdx.x * kThreads + threadIdx.x;
     if (vector >= kVectors) {
         return;

@@ -35,8 +35,17 @@ __device__ __forceinline__ float load(const Element* from) { return bfloat_to_fl
 
 __device__ __forceinline__ Element rounded(float value) { return float_to_bfloat(value); }
 
+#ifndef WARPSMITH_ON_HOST  // the host device runs one launch after the other
+// Lets the next launch begin once all blocks of this one have begun.
+__device__ __forceinline__ void let_next_launch_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
+
+// Waits until the launch before has ended and its results can be read.
+__device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#endif
+
 extern "C" __global__ void __launch_bounds__(kThreads)
 conv2d_warpgroup_pixels_sum(const float* __restrict__ parts, Element* __restrict__ dw) {
+    wait_for_launch_before();
     const int weight = blockIdx.x * kThreads + threadIdx.x;
     if (weight >= kWeights) {
         return;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from collections.abc import Iterator
 from typing import ClassVar, Self
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
@@ -15,6 +16,7 @@ from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, 
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, multiplying
 from warpsmith.generator.conv2d.products.wgmma import wgmma_image
+from warpsmith.generator.conv2d.products.wgmma.clusters import CLUSTER_BLOCKS, CLUSTERS, adding_ns, clusters_at_once
 from warpsmith.generator.conv2d.products.wgmma.im2col_window import (
     CHANNELS,
     COLUMNS,
@@ -102,6 +104,39 @@ class Im2colImageGeometry(WgmmaImageGeometry):
         )
 
     @property
+    def splits(self) -> int:
+        return self.most_blocks if self.most_blocks in CLUSTERS else 1
+
+    @property
+    def blocks(self) -> int:
+        return super().blocks if self.splits == 1 else self.tiles * self.splits
+
+    def rounds(self, device: Device) -> int:
+        return super().rounds(device) if self.splits == 1 else -(-self.tiles // clusters_at_once(self.splits, device))
+
+    def adding_ns(self, device: Device) -> float:
+        return 0.0 if self.splits == 1 else adding_ns(self.sum_bytes, self.splits, device)
+
+    def divided(self, device: Device) -> Iterator[Self]:
+        yield self
+        most = most_splits(self.filters.blocks, self.results)
+        for splits in CLUSTERS:
+            if splits <= most and self.tiles <= clusters_at_once(splits, device):
+                divided = dataclasses.replace(self, most_blocks=splits)
+                if divided.shared_bytes <= device.shared_per_block_bytes:
+                    yield divided
+
+    @property
+    def sum_pitch(self) -> int:
+        """Floats from pixel to pixel of a tile's sums in shared memory: eight more than channels."""
+        return self.columns + 8
+
+    @property
+    def sum_bytes(self) -> int:
+        """Bytes of a tile's sums in shared memory."""
+        return 4 * self.tile_m * self.sum_pitch
+
+    @property
     def transposes_filters(self) -> bool:
         """Whether weights are contiguous along channels of the result (N), not along the summed channels (K)."""
         return self.filters.is_transposed
@@ -178,7 +213,13 @@ class Im2colImageGeometry(WgmmaImageGeometry):
     def shared_bytes(self) -> int:
         filters = self.filter_stages * LINE_BYTES * self.filter_lines
         barriers = 2 * BARRIER_BYTES * (self.pixel_stages + self.filter_stages)
-        return self.pixel_stages * self.pixel_bytes + filters + barriers
+        stages = self.pixel_stages * self.pixel_bytes + filters
+        return max(stages, self.sum_bytes if self.splits > 1 else 0) + barriers
+
+
+def most_splits(channel_blocks: int, results: int) -> int:
+    """Most blocks of a cluster: each sums over some of the blocks of 64 channels, and stores vectors of 8 results."""
+    return channel_blocks if results % CHUNK == 0 else 1
 
 
 def least_image(problem: Conv2d) -> Config:
@@ -192,13 +233,17 @@ def least_image(problem: Conv2d) -> Config:
 def image_space(problem: Conv2d, device: Device) -> Space:
     least = least_image(problem).values()
 
+    channel_blocks = -(-problem.summed_channels // CHANNELS)
+    most = most_splits(channel_blocks, problem.result_channels)
+
     @functools.cache
     def tile(warpgroups: int, columns: int, sharing: str) -> Im2colImageGeometry:
         sizes: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "sharing": sharing}
         return Im2colImageGeometry.of(problem, Config.of({**least, **sizes}))
 
-    def fits(warpgroups: int, columns: int, sharing: str, pixel_stages: int, filter_stages: int) -> bool:
-        return stages_fit(tile(warpgroups, columns, sharing), pixel_stages, filter_stages, device)
+    def fits(warpgroups: int, columns: int, sharing: str, pixel_stages: int, filter_stages: int, blocks: int) -> bool:
+        own = dataclasses.replace(tile(warpgroups, columns, sharing), most_blocks=blocks)
+        return stages_fit(own, pixel_stages, filter_stages, device)
 
     own = {
         "channels": Parameter("channels", (CHANNELS,), "that a stage sums over: 128 bytes of a pixel"),
@@ -207,6 +252,11 @@ def image_space(problem: Conv2d, device: Device) -> Space:
         ),
         "pixel_stages": Parameter("pixel_stages", PIXEL_STAGES, "stages of shared memory for pixels"),
         "filter_stages": Parameter("filter_stages", FILTER_STAGES, "stages of shared memory for weights"),
+        "blocks": Parameter(
+            "blocks",
+            (0, *CLUSTERS, device.multiprocessors),
+            f"that take tiles in turns; 0: one a tile; to {CLUSTER_BLOCKS}: a cluster of so many a tile",
+        ),
     }
     if problem.pass_.is_transposed:
         own["columns"] = Parameter("columns", COLUMNS, "channels of the result, a warpgroup")
@@ -214,6 +264,10 @@ def image_space(problem: Conv2d, device: Device) -> Space:
         Constraint(
             "taps share pixels where a row of the filter has several",
             lambda sharing: sharing == Sharing.NONE or problem.weight[3] > 1,
+        ),
+        Constraint(
+            f"blocks of a cluster sum over some of {channel_blocks} times {CHANNELS} channels and store 8 at once",
+            lambda blocks: blocks not in CLUSTERS or blocks <= most,
         ),
         Constraint(f"a block has at most {device.shared_per_block_bytes} bytes of shared memory", fits),
     )

@@ -12,6 +12,7 @@ from warpsmith.generator.conv2d.layer.text import Conv2dText
 from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, LAUNCH_NS, Sustained, TimedConfig
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, PARTS, multiplying, summing
 from warpsmith.generator.conv2d.products.wgmma import wgmma_weight
+from warpsmith.generator.conv2d.products.wgmma.clusters import CLUSTER_BLOCKS, adding_ns, clusters_at_once
 from warpsmith.generator.conv2d.products.wgmma.im2col_window import (
     CHANNELS,
     COLUMNS,
@@ -34,7 +35,7 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_weight import (
     WgmmaWeightGeometry,
     weight_choices,
 )
-from warpsmith.generator.device import REFERENCE, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.program import Pointer, Program, TensorMap, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -43,14 +44,6 @@ from warpsmith.generator.steps import aligned
 STAGES = (2, 3, 4, 6, 8)
 COPY_BYTES_PER_CYCLE = 100
 """Bytes that a multiprocessor's copy engine brings."""
-CLUSTERS = {2: 64, 3: 36, 4: 27, 5: 20, 6: 16, 8: 13}
-"""Clusters that an H200's 132 multiprocessors hold at once, by their blocks; more take another round (three GPUs). All
-blocks of a cluster lie in one part of the GPU, and these parts have unequal numbers of multiprocessors.
-"""
-CLUSTER_BLOCKS = max(CLUSTERS)
-"""Most parts of a sum whose blocks are a cluster: the portable size."""
-CLUSTER_CYCLES, CLUSTER_BYTES_PER_CYCLE = 1500, 20
-"""Clock cycles of a cluster's barriers, and bytes a cycle that a block reads from the others' shared memory."""
 WEIGHTS = Sustained(
     tensor_share=1.0,
     step_cycles=27,
@@ -149,16 +142,14 @@ class Im2colWeightGeometry(WgmmaWeightGeometry):
     def rounds(self, splits: int, device: Device) -> int:
         if not self.is_cluster(splits):
             return super().rounds(splits, device)
-        clusters = CLUSTERS[splits] * device.multiprocessors // REFERENCE.multiprocessors
-        return -(-self.tiles // max(clusters, 1))
+        return -(-self.tiles // clusters_at_once(splits, device))
 
     def summing_ns(self, splits: int, device: Device) -> float:
         if splits == 1:
             return 0.0
         if not self.is_cluster(splits):
             return LAUNCH_NS + super().summing_ns(splits, device)
-        read = 4 * GROUP_CHANNELS * self.columns * self.warpgroups * (splits - 1) / splits
-        return device.rates.cycles_ns(CLUSTER_CYCLES + read / CLUSTER_BYTES_PER_CYCLE)
+        return adding_ns(4 * GROUP_CHANNELS * self.columns * self.warpgroups, splits, device)
 
     @property
     def workspace_bytes(self) -> int:

@@ -64,11 +64,13 @@ class WgmmaImageGeometry(ImageTiles):
     pixel_stages: int
     filter_stages: int
     most_blocks: int
-    """Number of persistent blocks, which take tiles in turn; 0 if each tile has its own block."""
+    """The parameter `blocks`: of persistent blocks, which take tiles in turn; 0 if each tile has its own block."""
 
     name: ClassVar[str] = NAME
     """Name of the family and of the GEMM kernel."""
     sustained: ClassVar[Sustained] = LINE
+    begins_early: ClassVar[bool] = False
+    """Whether the GEMM begins before the launch that writes its weights has ended."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -98,6 +100,11 @@ class WgmmaImageGeometry(ImageTiles):
         # times their share.
         around = phases * self.tiles_across
         return next(fewer for fewer in range(blocks, 0, -1) if math.gcd(fewer, around) == 1)
+
+    @property
+    def splits(self) -> int:
+        """Blocks of a cluster, which sum over a part of a tile's channels each; 1 if a block sums over all."""
+        return 1
 
     @property
     def threads(self) -> int:
@@ -133,6 +140,18 @@ class WgmmaImageGeometry(ImageTiles):
     def column_cycles(self) -> float:
         """Clock cycles to store a column of a consumer warpgroup's tile: 64 results."""
         return self.sustained.column_cycles
+
+    def rounds(self, device: Device) -> int:
+        """Tiles that a multiprocessor takes one after the other, at most."""
+        return -(-self.tiles // device.multiprocessors)
+
+    def adding_ns(self, device: Device) -> float:
+        """Nanoseconds in which the blocks of a cluster add the sums of a tile."""
+        return 0.0
+
+    def divided(self, device: Device) -> Iterator[Self]:
+        """This config, and the ones with clusters that may take less time."""
+        yield self
 
     @property
     def stores_vectors(self) -> bool:
@@ -310,7 +329,11 @@ def image_choices(
         least: config to return if none of those tried is legal.
     """
     configs = dict.fromkeys(_image_candidates(problem, device, space, choices))
-    found = (TimedConfig(config, image_ns(kind.of(problem, config), device)) for config in configs)
+    found = (
+        TimedConfig(Config.of({**config.values(), "blocks": each.most_blocks}), image_ns(each, device))
+        for config in configs
+        for each in kind.of(problem, config).divided(device)
+    )
     return ranked(found) or [TimedConfig(least, image_ns(kind.of(problem, least), device))]
 
 
@@ -324,9 +347,9 @@ def image_ns(geometry: WgmmaImageGeometry, device: Device) -> float:
     part_products = geometry.arithmetic.products * products
     rates, sustained = busy_multiprocessor(device), geometry.sustained
     step_ns = stage_ns(rates, sustained, geometry.filter_stages, part_products, nbytes, copying)
-    tile_ns = steps / len(geometry.lattice.phases) * geometry.filters.blocks * step_ns
+    tile_ns = steps / len(geometry.lattice.phases) * -(-geometry.filters.blocks // geometry.splits) * step_ns
     tile_ns += rates.cycles_ns(sustained.tile_cycles + geometry.column_cycles * geometry.columns * geometry.warpgroups)
-    return -(-geometry.tiles // device.multiprocessors) * tile_ns
+    return geometry.rounds(device) * (tile_ns + geometry.adding_ns(device))
 
 
 def _image_candidates(

@@ -68,6 +68,8 @@ class WgmmaWeightGeometry(WeightTiles):
     name: ClassVar[str] = NAME
     """Name of the family and of the GEMM kernel."""
     sustained: ClassVar[Sustained] = LINE
+    next_begins_early: ClassVar[bool] = False
+    """Whether the launch that adds up partial sums begins before the GEMM has ended."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cu
 
 from warpsmith.devices.cuda.descriptors import MAP_BYTES, tensor_map_bytes
+from warpsmith.devices.cuda.driver import can_begin_early
 from warpsmith.devices.cuda.status import NOT_CURRENT, STATUS, SUCCESS, failure
 from warpsmith.devices.module import Allocation, CallArguments, argument_bytes, required
 from warpsmith.devices.native import ArgumentKind, ArgumentSource, NativeKernel
@@ -157,6 +158,7 @@ class CompiledLaunches:
                 launch.block,
                 launch.shared_bytes,
                 arguments,
+                launch.begins_early and can_begin_early(),
             )
             for launch, arguments in zip(self._program.launches, sources.arguments, strict=True)
         ]

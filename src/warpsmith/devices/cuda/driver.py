@@ -9,13 +9,15 @@ from cuda.bindings import driver as cu
 
 from warpsmith.devices.cuda.driver_choice import ENVIRONMENT_VARIABLE, DriverChoice
 from warpsmith.devices.cuda.primary_context import PrimaryContext
-from warpsmith.devices.cuda.status import call
+from warpsmith.devices.cuda.status import SUCCESS, call
 from warpsmith.errors import DeviceError
 from warpsmith.extras import Extra, install
 from warpsmith.generator.device import Device, DeviceKind
 
 _ATTRIBUTE = cu.CUdevice_attribute
 _NAME_LENGTH = 256
+GRAPHS_BEGIN_EARLY = 12030
+"""CUDA version, as the driver says it, from which graphs have launches that begin before others end."""
 _BUS_ID_LENGTH = 32  # bytes; cuDeviceGetPCIBusId needs at least 13
 
 
@@ -79,6 +81,13 @@ def cuda_version() -> str:
     """The newest CUDA version that the driver supports, such as `13.0`."""
     number = int(call(cu.cuDriverGetVersion(), "read the driver's version"))
     return f"{number // 1000}.{number % 1000 // 10}"
+
+
+@functools.cache
+def can_begin_early() -> bool:
+    """Whether the driver accepts launches that begin early, in graphs too."""
+    status, number = cu.cuDriverGetVersion()
+    return bool(status == SUCCESS and number >= GRAPHS_BEGIN_EARLY)
 
 
 def open_context(ordinal: int, choice: DriverChoice) -> PrimaryContext:

@@ -17,6 +17,7 @@ from cuda.bindings import driver as cu
 
 from warpsmith.devices.cuda.constants import BoundConstant, Constants, ModuleCopies
 from warpsmith.devices.cuda.descriptors import TextureObject, Textures, tensor_map_bytes
+from warpsmith.devices.cuda.driver import can_begin_early
 from warpsmith.devices.cuda.status import NOT_CURRENT, SUCCESS, call, failure, is_capturing
 from warpsmith.devices.module import BoundLaunch, Module, argument_bytes, required
 from warpsmith.devices.process import ForkLock
@@ -109,7 +110,7 @@ def _unload(context: PrimaryContext, handle: Any, state: _State) -> None:
 class _BoundKernel:
     """A launch with prepared arguments: calling it costs one driver call."""
 
-    __slots__ = ("_arguments", "_context", "_function", "_geometry", "_kept", "doing")
+    __slots__ = ("_arguments", "_begins_early", "_context", "_function", "_geometry", "_kept", "doing")
 
     def __init__(
         self, module: CudaModule, context: PrimaryContext, function: Any, launch: Launch, data: list[bytes]
@@ -120,6 +121,7 @@ class _BoundKernel:
         self.doing = f"launch kernel {launch.entry}"
         self._function = function
         self._geometry = (*launch.grid, *launch.block, launch.shared_bytes)
+        self._begins_early = launch.begins_early and can_begin_early()
         self._arguments = ctypes.addressof(pointers)
         # The driver reads code and arguments through addresses, which keep nothing alive.
         self._kept = (module, buffers, pointers)
@@ -129,14 +131,29 @@ class _BoundKernel:
 
     def launch(self, function: Any, stream: int | None) -> None:
         """Launches `function`: this kernel, or the same kernel of a copy of the module."""
-        (status,) = cu.cuLaunchKernel(function, *self._geometry, stream or 0, self._arguments, 0)
+        status = self._queue(function, stream)
         if status == SUCCESS:
             return
         if status in NOT_CURRENT:
             with self._context.active(self.doing):
-                (status,) = cu.cuLaunchKernel(function, *self._geometry, stream or 0, self._arguments, 0)
+                status = self._queue(function, stream)
         if status != SUCCESS:
             raise failure(status, self.doing)
+
+    def _queue(self, function: Any, stream: int | None) -> Any:
+        """Queues the kernel. Returns the driver's status."""
+        if not self._begins_early:
+            (status,) = cu.cuLaunchKernel(function, *self._geometry, stream or 0, self._arguments, 0)
+            return status
+        early = cu.CUlaunchAttribute()
+        early.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        early.value.programmaticStreamSerializationAllowed = 1
+        config = cu.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ, *block, config.sharedMemBytes = self._geometry
+        config.blockDimX, config.blockDimY, config.blockDimZ = block
+        config.hStream, config.attrs, config.numAttrs = stream or 0, [early], 1
+        (status,) = cu.cuLaunchKernelEx(config, function, self._arguments, 0)
+        return status
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
