@@ -41,7 +41,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "positions of 640": {"input": (2, 72, 16, 20), "weight": (40, 72, 1, 1)},
     "deep, few pixels": {"input": (2, 200, 5, 6), "weight": (136, 200, 1, 1)},
     "deep, filter": {"input": (3, 136, 5, 4), "weight": (200, 136, 3, 2), "padding": 1},
-    "deep, strides and groups": {"input": (1, 272, 6, 7), "weight": (288, 136, 2, 3), "groups": 2, "stride": 2},
+    "deep, strides and groups": {"input": (1, 288, 6, 7), "weight": (288, 144, 2, 3), "groups": 2, "stride": 2},
 }
 layer = functools.partial(layer_of, SHAPES)
 

@@ -51,7 +51,8 @@ DRIVER = ctypes.CDLL("libcuda.so.1")
 
 class Note(ctypes.Structure):
     _fields_ = [("count", ctypes.c_uint64), ("geometry", ctypes.c_uint64 * 7), ("stream", ctypes.c_uint64),
-                ("function", ctypes.c_uint64), ("arguments", (ctypes.c_ubyte * 1024) * 8)]
+                ("function", ctypes.c_uint64), ("begins_early", ctypes.c_uint64),
+                ("arguments", (ctypes.c_ubyte * 1024) * 8)]
     def pointer(self, place): return int.from_bytes(bytes(self.arguments[place])[:8], "little")
     def floats(self, place, count): return np.frombuffer(bytes(self.arguments[place])[:4 * count], np.float32).tolist()
 
@@ -135,6 +136,18 @@ for weights in (w, 2 * w):
     assert note.count == before + 2
     assert note.floats(2, 3) == [weights[0, 0], weights[0, 1], weights.mean()]
     assert (note.pointer(0), note.pointer(1)) == (out.data_ptr(), x.data_ptr())
+""",
+    "a_launch_that_begins_early_is_launched_so": """
+takes(8, 8)
+plan = plan_from(two_units(launch(IMAGE, RESULT, unit="one"), launch(IMAGE, RESULT, unit="two", begins_early=True)))
+assert isinstance(plan.loaded.launches, LAUNCHES)
+for at in (0x70, 0x80):
+    stream = at
+    plan(x, w, out=out)
+    assert (note_before.begins_early, note.begins_early) == (0, 1)
+    assert (note_before.function, note.function) == (0xF0, 0xF1)
+    assert (note.stream, list(note.geometry)) == (at, [2, 3, 4, 5, 6, 7, 8])
+    assert (note.pointer(0), note.pointer(1)) == (x.data_ptr(), out.data_ptr())
 """,
     "several_units_share_scratch_memory_of_the_caller_s_or_of_the_plan_s": """
 takes(8, 8)

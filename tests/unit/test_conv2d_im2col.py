@@ -18,6 +18,7 @@ from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import TensorMap
 from warpsmith.generator.ranking import default_answer
+from warpsmith.generator.space import Config
 
 FAMILY = Conv2dWarpgroupIm2col()
 LAST: dict[str, Any] = {"dtype": "float16", "layout": "nhwc"}
@@ -155,3 +156,34 @@ def test_parts_of_a_sum_meet_in_a_cluster_or_in_memory(splits: int, launches: in
     assert grid % splits == 0
     (clusters,) = re.findall(r"__cluster_dims__\((\d+), 1, 1\)", program.units[0].source) or ["1"]
     assert int(clusters) == (splits if splits <= CLUSTER_BLOCKS else 1)
+
+
+@pytest.mark.parametrize("blocks", [0, 2, 3, 8])
+@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+def test_parts_of_the_channels_meet_in_a_cluster(pass_: Pass, blocks: int) -> None:
+    problem = Conv2d((1, 512, 7, 7), (512, 512, 3, 3), padding=1, dtype="bfloat16", layout="nhwc", pass_=pass_)  # type: ignore[arg-type]
+    config = FAMILY.space(problem, H200).like({**FAMILY.default(problem, H200).values(), "blocks": blocks})
+    assert config is not None
+    program = FAMILY.program(problem, config)
+    (launch,) = program.launches
+    (clusters,) = re.findall(r"__cluster_dims__\((\d+), 1, 1\)", program.units[0].source) or ["1"]
+    assert int(clusters) == max(blocks, 1)
+    assert launch.grid[0] % int(clusters) == 0
+    assert launch.shared_bytes <= H200.shared_per_block_bytes
+
+
+def test_a_cluster_needs_channels_for_each_block_and_results_in_vectors() -> None:
+    for channels, filters, blocks, fits in ((192, 64, 3, True), (192, 64, 4, False), (192, 60, 3, False)):
+        problem = Conv2d((2, channels, 7, 7), (filters, channels, 1, 1), dtype="bfloat16", layout="nhwc")  # type: ignore[arg-type]
+        config = FAMILY.default(problem, H200)
+        clustered = Config.of({**config.values(), "blocks": blocks})
+        assert FAMILY.space(problem, H200).contains(clustered) == fits
+        assert (FAMILY.space(problem, H200).why_not(clustered) is None) == fits
+
+
+def test_few_pixels_of_many_channels_are_summed_by_clusters() -> None:
+    """One image of 7x7 pixels fills eight blocks without them."""
+    problem = Conv2d((1, 512, 7, 7), (512, 512, 3, 3), padding=1, dtype="bfloat16", layout="nhwc", precision="bf16")  # type: ignore[arg-type]
+    assert FAMILY.default(problem, H200).integer("blocks") == 8
+    many = dataclasses.replace(problem, input=(24, 512, 28, 28))
+    assert FAMILY.default(many, H200).integer("blocks") == H200.multiprocessors

@@ -120,6 +120,7 @@ CHANGED = {
     "workspace name": dataclasses.replace(PROGRAM, workspaces=(Workspace("sums", 1024),)),
     "number of workspaces": dataclasses.replace(PROGRAM, workspaces=()),
     "workspace lifetime": dataclasses.replace(PROGRAM, workspaces=(Workspace("scratch", 1024, Lifetime.KEPT),)),
+    "begins early": relaunched(begins_early=True),
     "unit": Program("two_step", PROGRAM.config, UNITS, UNIT_STEPS, PROGRAM.workspaces),
     "offset": relaunched(arguments=(Pointer("image", 4), Pointer("scratch"), ByValue("weights"))),
 }

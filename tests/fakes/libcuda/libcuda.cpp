@@ -14,19 +14,25 @@ enum Status { kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201, kNotFound 
 
 using Handle = void*;
 
+struct Attribute {  // CUlaunchAttribute
+    int kind, padding, value[16];
+};
+
 struct Launch {  // CUlaunchConfig
     unsigned grid[3], block[3], shared_bytes;
     Handle stream;
-    void* attributes;
+    const Attribute* attributes;
     unsigned attribute_count;
 };
 
-// What the last launch was given: seven numbers, the stream, then as many bytes of each argument as the kernel takes.
+// What the last launch was given: seven numbers, the stream, the function, whether it may begin early, then as many bytes
+// of each argument as the kernel takes.
 struct Note {
     uint64_t count;
     uint64_t geometry[7];
     uint64_t stream;
     uint64_t function;
+    uint64_t begins_early;
     unsigned char arguments[8][1024];
 } note, before;  // and the one before it
 
@@ -95,9 +101,11 @@ int cuGetErrorString(int status, const char** text) {
     return kSuccess;
 }
 
-void keep(const unsigned* geometry, unsigned shared_bytes, Handle stream, Handle function, void** arguments) {
+void keep(const unsigned* geometry, unsigned shared_bytes, Handle stream, Handle function, void** arguments,
+          bool begins_early) {
     before = note;
     ++note.count;
+    note.begins_early = begins_early;
     for (int i = 0; i < 6; ++i) note.geometry[i] = geometry[i];
     note.geometry[6] = shared_bytes;
     note.stream = reinterpret_cast<uint64_t>(stream);
@@ -115,14 +123,17 @@ int cuLaunchKernelEx(const Launch* launch, Handle function, void** arguments, vo
     memcpy(geometry, launch->grid, sizeof launch->grid);
     memcpy(geometry + 3, launch->block, sizeof launch->block);
     int status = launched();
-    if (status == kSuccess) keep(geometry, launch->shared_bytes, launch->stream, function, arguments);
+    const int kProgrammaticStreamSerialization = 6;
+    const Attribute* given = launch->attribute_count ? launch->attributes : nullptr;
+    bool begins_early = given && given->kind == kProgrammaticStreamSerialization && given->value[0] == 1;
+    if (status == kSuccess) keep(geometry, launch->shared_bytes, launch->stream, function, arguments, begins_early);
     return status;
 }
 int cuLaunchKernel(Handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared_bytes, Handle stream, void** arguments, void**) {
     unsigned geometry[6]{gx, gy, gz, bx, by, bz};
     int status = launched();
-    if (status == kSuccess) keep(geometry, shared_bytes, stream, function, arguments);
+    if (status == kSuccess) keep(geometry, shared_bytes, stream, function, arguments, false);
     return status;
 }
 

@@ -279,11 +279,18 @@ __device__ __forceinline__ void tma_load_im2col(void* shared, const TensorMap& m
           "h"(static_cast<unsigned short>(rows_on))
         : "memory");
 }
+
+// True in one thread of a warp. Unlike a lane's number it tells the compiler that one thread executes what follows.
+__device__ __forceinline__ bool is_elected() {
+    unsigned elected;
+    asm volatile("{ .reg .pred elected; elect.sync _|elected, 0xffffffff; selp.u32 %0, 1, 0, elected; }"
+                 : "=r"(elected));
+    return elected != 0;
+}
 #endif
 
-// The producer warp: lane 0 issues all TMA loads. The map of w treats filters as images whose pixels are the taps.
+// One thread issues all TMA loads. The map of w treats filters as images whose pixels are the taps.
 __device__ __forceinline__ void copy_tiles(const TensorMap& x, const TensorMap& w, char* memory, Barriers& barriers) {
-    const int lane = threadIdx.x % 32;
     PipelineState<kPixelStages> own;
     PipelineState<kFilterStages> next;
     for (int i = blockIdx.x; i < kTiles; i += kBlocks) {
@@ -297,25 +304,19 @@ __device__ __forceinline__ void copy_tiles(const TensorMap& x, const TensorMap& 
             for (int t = 0; t < kTaps; ++t) {
                 if (kTap[t].begins) {
                     mbarrier_wait_parity(&barriers.pixels_empty[own.number], own.parity ^ 1);
-                    if (lane == 0) {
-                        Mbarrier* const full = &barriers.pixels_full[own.number];
-                        mbarrier_arrive_expect_tx(full, kPixelStage);
-                        tma_load_im2col(memory + own.number * kPixelStage, x,
-                                        block * 64, column, row, image,
-                                        kTap[t].column, kTap[t].row, full);
-                    }
-                    __syncwarp();
+                    Mbarrier* const full = &barriers.pixels_full[own.number];
+                    mbarrier_arrive_expect_tx(full, kPixelStage);
+                    tma_load_im2col(memory + own.number * kPixelStage, x,
+                                    block * 64, column, row, image,
+                                    kTap[t].column, kTap[t].row, full);
                     own.advance();
                 }
                 mbarrier_wait_parity(&barriers.filters_empty[next.number], next.parity ^ 1);
-                if (lane == 0) {
-                    const int down = kTap[t].weight / kFilterColumns, across = kTap[t].weight % kFilterColumns;
-                    char* const stage = memory + kPixelStages * kPixelStage + next.number * kFilterStage;
-                    Mbarrier* const full = &barriers.filters_full[next.number];
-                    mbarrier_arrive_expect_tx(full, kFilterStage);
-                    tma_load_im2col(stage, w, block * 64, 0, 0, result, across, down, full);
-                }
-                __syncwarp();
+                const int down = kTap[t].weight / kFilterColumns, across = kTap[t].weight % kFilterColumns;
+                char* const stage = memory + kPixelStages * kPixelStage + next.number * kFilterStage;
+                Mbarrier* const full = &barriers.filters_full[next.number];
+                mbarrier_arrive_expect_tx(full, kFilterStage);
+                tma_load_im2col(stage, w, block * 64, 0, 0, result, across, down, full);
                 next.advance();
             }
         }
@@ -396,7 +397,7 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const __grid_consta
     const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);  // warpgroup; warp-uniform
     if (group == kWarpgroups) {
         setmaxnreg_dec<24>();
-        if (threadIdx.x < 128 * kWarpgroups + 32) {
+        if (threadIdx.x < 128 * kWarpgroups + 32 && is_elected()) {
             copy_tiles(x, w, memory, barriers);
         }
         return;

@@ -127,6 +127,11 @@ class WgmmaImageGeometry(ImageTiles):
         return self.columns
 
     @property
+    def filter_lines(self) -> int:
+        """Columns of weights that a stage is filled with."""
+        return self.columns
+
+    @property
     def copy_cycles(self) -> float:
         """Clock cycles of the producer warp for a stage of pixels."""
         return COPY_CYCLES * self.arithmetic.parts * self.chunks
@@ -341,7 +346,7 @@ def image_ns(geometry: WgmmaImageGeometry, device: Device) -> float:
     """Nanoseconds of all rounds of tiles of fprop or dgrad."""
     steps, stages = len(geometry.steps), sum(step.begins for step in geometry.steps)
     depth, share = geometry.chunks * 8, stages / max(steps, 1)
-    nbytes = 2 * geometry.arithmetic.parts * depth * (geometry.columns + geometry.run * share)
+    nbytes = 2 * geometry.arithmetic.parts * depth * (geometry.filter_lines + geometry.run * share)
     copying = COPY_CYCLES + geometry.copy_cycles * share
     products = geometry.tile_m * geometry.product_columns * depth * geometry.filled
     part_products = geometry.arithmetic.products * products

@@ -50,3 +50,5 @@ inline void tma_load_im2col(void *shared, const TensorMap &map, int channel, int
     barrier->bytes -= map.pixels_of_copy * line;
     ::warpsmith_host::end_phase_if_done(barrier);
 }
+
+inline bool is_elected() { return ::warpsmith_host::here.thread.x % 32 == 0; }
