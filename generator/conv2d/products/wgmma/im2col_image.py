@@ -74,6 +74,8 @@ IMAGES = Sustained(
 of a lower clock than these kernels have, `CLOCK_SHARE`.
 """
 
+QUAD = 4
+"""Adjacent channels that a thread adds and stores for a cluster: 16 bytes of float32 sums."""
 PAIR_CYCLES, LEAST_PAIRS = 45.0, 16
 """Clock cycles to store a column of 64 results two channels at a time, and channels of the result up to which a pixel's
 lie in a sector (24x24x56x56 to 58 channels took 18.9 us, and 7.2 were expected; 64 to 2 as expected).
@@ -224,8 +226,8 @@ class Im2colImageGeometry(WgmmaImageGeometry):
 
 
 def most_splits(channel_blocks: int, results: int) -> int:
-    """Most blocks of a cluster: each sums over some of the blocks of 64 channels, and stores vectors of 8 results."""
-    return channel_blocks if results % CHUNK == 0 else 1
+    """Most blocks of a cluster: each sums over some of the blocks of 64 channels, and stores QUAD results at once."""
+    return channel_blocks if results % QUAD == 0 else 1
 
 
 def least_image(problem: Conv2d) -> Config:
@@ -272,7 +274,7 @@ def image_space(problem: Conv2d, device: Device) -> Space:
             lambda sharing: sharing == Sharing.NONE or problem.weight[3] > 1,
         ),
         Constraint(
-            f"blocks of a cluster sum over some of {channel_blocks} times {CHANNELS} channels and store 8 at once",
+            f"blocks of a cluster sum over some of {channel_blocks} times {CHANNELS} channels and store {QUAD} at once",
             lambda blocks: blocks not in CLUSTERS or blocks <= most,
         ),
         Constraint(f"a block has at most {device.shared_per_block_bytes} bytes of shared memory", fits),
