@@ -46,7 +46,7 @@ from warpsmith.generator.problem import DType, NonFinite, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store.store import Store
-from warpsmith.tuner.workers import worker
+from warpsmith.workers import worker
 
 FAULTS = {
     "none": "",

@@ -29,7 +29,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from warpsmith.tuner.workers import worker
+from warpsmith.workers import worker
 
 IMPORTED = (
     "alembic.config",
@@ -71,7 +71,7 @@ CLONE_PARENT = 0x8000  # linux/sched.h
 CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform == "linux" else None
 """Number of the system call; None where tests start their processes."""
 LENGTH_BYTES = 8
-WORKER = "warpsmith.tuner.workers.main"
+WORKER = "warpsmith.workers.main"
 
 
 @dataclasses.dataclass(frozen=True)

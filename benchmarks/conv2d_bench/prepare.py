@@ -21,8 +21,8 @@ from warpsmith.tuner.evaluate.buffers import GUARD_BYTES
 from warpsmith.tuner.evaluate.verify import verification
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 from warpsmith.tuner.operations.registry import random_operands
-from warpsmith.tuner.workers.job import Job, WorkerState
-from warpsmith.tuner.workers.worker import Worker, WorkerDied
+from warpsmith.workers.job import Job, WorkerState
+from warpsmith.workers.worker import Worker, WorkerDied
 
 T = TypeVar("T")
 

@@ -38,7 +38,7 @@ from warpsmith.tuner.evaluate.outcomes import InTurns
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.workers.compile_pool import CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
-from warpsmith.tuner.workers.worker import Worker
+from warpsmith.workers.worker import Worker
 
 FOLDER = Path(__file__).parents[1]
 AHEAD = 4

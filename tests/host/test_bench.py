@@ -17,7 +17,7 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.tuner.evaluate.bench import Bench
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.workers.deadlines import Deadlines
-from warpsmith.tuner.workers.worker import Worker, WorkerDied
+from warpsmith.workers.worker import Worker, WorkerDied
 
 PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
 PATIENCE_S = 60.0

@@ -12,7 +12,7 @@ import pytest
 
 import exhaustive
 from scripts import benchmark
-from warpsmith.tuner.workers.worker import Worker
+from warpsmith.workers.worker import Worker
 
 pytest.importorskip("torch")
 script, turns = benchmark("conv2d_grid"), benchmark("conv2d_bench.turns")

@@ -161,7 +161,7 @@ def workers_here(niceness: int) -> list[int]:
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (each / "cmdline").read_bytes().split(b"\0")
-            if b"warpsmith.tuner.workers.main" in words and words[-4:-1:2] == [b"%d" % os.getpid(), b"%d" % niceness]:
+            if b"warpsmith.workers.main" in words and words[-4:-1:2] == [b"%d" % os.getpid(), b"%d" % niceness]:
                 found.append(int(each.name))
     return found
 

@@ -29,7 +29,7 @@ from warpsmith.tuner.report import TuneReport
 from warpsmith.tuner.run import search_loop, session, sharing
 from warpsmith.tuner.run.session import tune
 from warpsmith.tuner.run.sharing import HelperTuners, new_tuner
-from warpsmith.tuner.workers.job import Job
+from warpsmith.workers.job import Job
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))

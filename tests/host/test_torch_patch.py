@@ -7,6 +7,7 @@ import dataclasses
 import pickle
 import threading
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -187,6 +188,27 @@ def test_plans_of_a_model_are_made_at_the_same_time(monkeypatch: pytest.MonkeyPa
     report = wt.patch(model, torch.randn(1, 3, 12, 12), fallback="default")
     assert [len(each.passes) for each in report.replaced] == [3, 3, 3]
     assert len(set(started)) == len(started) >= 9
+
+
+@pytest.mark.parametrize("fallback", ["default", "torch"])
+def test_default_answers_of_all_passes_are_found_ahead(monkeypatch: pytest.MonkeyPatch, fallback: str) -> None:
+    """A forward pass with a bias may be answered by a plan that leaves the bias to PyTorch."""
+    asked: list[Any] = []
+
+    def ahead(problems: Iterable[Any], device: str, store: str | None) -> int:
+        asked.extend((each, device, store) for each in problems)
+        return 0
+
+    monkeypatch.setattr(patching, "answer_ahead", ahead)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3, bias=False))
+    report = wt.patch(model, torch.randn(1, 3, 12, 12), fallback=fallback)
+    if fallback == "torch":
+        assert asked == []
+        return
+    answered = {each.problem for layer in report.replaced for each in layer.passes}
+    assert {each for each, *_ in asked} >= answered
+    assert len(asked) == 7
+    assert {tuple(rest) for _, *rest in asked} == {("host", None)}
 
 
 @pytest.mark.parametrize("memory_format", ["contiguous_format", "channels_last"])

@@ -35,7 +35,7 @@ from warpsmith.tuner.evaluate.probe import NotMeasured, measured, probe_before_s
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.run import problem_list, session
-from warpsmith.tuner.workers.worker import DeadlinePassed, Worker, WorkerDied
+from warpsmith.workers.worker import DeadlinePassed, Worker, WorkerDied
 
 CUDA, HOST = DeviceRef(DeviceKind.CUDA), DeviceRef(DeviceKind.HOST)
 HERE = Ceilings(memory_bytes_per_ns=1700.0, multiply_adds_per_ns=9000.0, launch_ns=1500.0, clock_mhz=1400.0)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from warpsmith.errors import BadArgument, LaunchError, OutOfMemory
-from warpsmith.tuner.workers.worker import DeadlinePassed, Worker, WorkerDied
+from warpsmith.workers.worker import DeadlinePassed, Worker, WorkerDied
 
 pytestmark = pytest.mark.usefixtures("start_workers")
 
@@ -35,7 +35,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warpsmith.errors import BadArgument, LaunchError
-from warpsmith.tuner.workers.job import Job
+from warpsmith.workers.job import Job
 
 
 @dataclasses.dataclass(frozen=True)
@@ -353,7 +353,7 @@ class TestDeadlines:
         note = tmp_path / "pid"
         script = (
             "import sys; from pathlib import Path; import jobs_of_tests as jobs\n"
-            "from warpsmith.tuner.workers.worker import Worker\n"
+            "from warpsmith.workers.worker import Worker\n"
             "job = jobs.Call(jobs.note_pid_and_answer, (Path(sys.argv[1]), 0.3, int(sys.argv[2])))\n"
             "worker = Worker()\n"
             "worker.call(jobs.Call(len, ('',)), 60)\n"
@@ -486,7 +486,7 @@ class TestEnds:
         note = tmp_path / "pid"
         script = (
             "import sys; from pathlib import Path; import jobs_of_tests as jobs\n"
-            "from warpsmith.tuner.workers.worker import Worker\n"
+            "from warpsmith.workers.worker import Worker\n"
             "Worker().call(jobs.Call(getattr(jobs, sys.argv[1]), (Path(sys.argv[2]),)), 600)\n"
         )
         environment = {**os.environ, "PYTHONPATH": str(folder)}
@@ -505,7 +505,7 @@ class TestEnds:
     @pytest.mark.parametrize(("parent", "status"), [("own", 0), ("gone", 1)])
     def test_a_worker_whose_parent_died_before_it_could_ask_ends_at_once(self, parent: str, status: int) -> None:
         pid = os.getpid() if parent == "own" else 2**22 + 1  # above the largest id that Linux gives
-        command = [sys.executable, "-P", "-m", "warpsmith.tuner.workers.main", str(pid), "0", "0"]
+        command = [sys.executable, "-P", "-m", "warpsmith.workers.main", str(pid), "0", "0"]
         assert subprocess.run(command, stdin=subprocess.DEVNULL, timeout=DEADLINE_S, check=False).returncode == status
 
     def test_a_forked_child_starts_workers_of_its_own(self, worker: Worker, jobs: ModuleType, folder: Path) -> None:

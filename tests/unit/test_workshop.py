@@ -18,7 +18,7 @@ from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.run import session
 from warpsmith.tuner.workers.deadlines import Deadlines
-from warpsmith.tuner.workers.worker import Worker
+from warpsmith.workers.worker import Worker
 
 HOST = DeviceRef(DeviceKind.HOST)
 TWO_STAGES = Fft((512, 384), layout="transposed")

@@ -29,8 +29,8 @@ from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.registry import import_ahead
 from warpsmith.tuner.workers.compile_pool import Compiled
 from warpsmith.tuner.workers.deadlines import Deadlines
-from warpsmith.tuner.workers.job import Job, WorkerState
-from warpsmith.tuner.workers.worker import DeadlinePassed, Worker, WorkerDied
+from warpsmith.workers.job import Job, WorkerState
+from warpsmith.workers.worker import DeadlinePassed, Worker, WorkerDied
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

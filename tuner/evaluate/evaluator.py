@@ -27,7 +27,7 @@ from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.workers.compile_pool import Compiled, CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
-from warpsmith.tuner.workers.worker import Worker
+from warpsmith.workers.worker import Worker
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from warpsmith.store.rows import now
 from warpsmith.store.store import Store
 from warpsmith.store.store_chain import open_beside
 from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
-from warpsmith.tuner.workers.job import Job, WorkerState
-from warpsmith.tuner.workers.worker import DeadlinePassed, Worker, WorkerDied
+from warpsmith.workers.job import Job, WorkerState
+from warpsmith.workers.worker import DeadlinePassed, Worker, WorkerDied
 
 DEADLINE_S = 60.0
 """Seconds for a probe, which takes 3: starting the drivers of many GPUs, or waiting for another run, takes longer."""

@@ -39,7 +39,7 @@ from warpsmith.tuner.run.parts import budget_of_parts
 from warpsmith.tuner.run.search_loop import SearchLoop
 from warpsmith.tuner.run.sharing import HelperTuners, Sharing, new_tuner
 from warpsmith.tuner.search.known import Key, known_first, present_answer, samples_of
-from warpsmith.tuner.workers.job import Job, WorkerState
+from warpsmith.workers.job import Job, WorkerState
 
 
 def tune_into(

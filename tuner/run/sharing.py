@@ -27,8 +27,8 @@ from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
 from warpsmith.store.tuners import Claim, StruckOff
 from warpsmith.tuner.faults import Faults, Part
-from warpsmith.tuner.workers.job import Job
-from warpsmith.tuner.workers.worker import Worker, WorkerDied, interrupt_all
+from warpsmith.workers.job import Job
+from warpsmith.workers.worker import Worker, WorkerDied, interrupt_all
 
 T = TypeVar("T")
 

@@ -1,1 +1,1 @@
-"""Worker processes, which may die: their jobs, deadlines and the pool of compilers."""
+"""Processes that compile, and their deadlines."""

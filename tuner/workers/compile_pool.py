@@ -13,8 +13,8 @@ from warpsmith.errors import CompileError, OutOfMemory
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.workers.deadlines import Deadlines
-from warpsmith.tuner.workers.job import Job, WorkerState
-from warpsmith.tuner.workers.worker import DeadlinePassed, Worker, WorkerDied, interrupt_all
+from warpsmith.workers.job import Job, WorkerState
+from warpsmith.workers.worker import DeadlinePassed, Worker, WorkerDied, interrupt_all
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -47,14 +47,14 @@ class Circumstances:
         problem: requested problem.
         device: requested device.
         store: store as the user named it.
-        state: state of the stores' files.
+        state: state of the stores' files; None for a store on a server, whose answers are not cached.
         method: requested family, or AUTO.
     """
 
     problem: Problem
     device: Device
     store: str | None
-    state: State
+    state: State | None
     method: str = AUTO
 
     @property
@@ -72,6 +72,11 @@ class Circumstances:
 def answers_folder() -> Path:
     """Folder of the cached results, beside that of the machine code."""
     return cache_folder().with_name("answers")
+
+
+def is_named_in_cache(circumstances: Circumstances) -> bool:
+    """True if the cache has a result for the same request, perhaps an invalid one."""
+    return (answers_folder() / circumstances.name).exists()
 
 
 def cached_answer(circumstances: Circumstances) -> tuple[Match, Binaries] | None:

@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 
-from warpsmith.devices.binary_cache import CachedCompiler
 from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.library_versions import library_version, versions_in
 from warpsmith.devices.runtime import Runtime
@@ -17,7 +16,7 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WrongResult
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Problem, check_method, checked_problem
-from warpsmith.plans.answer_cache import Circumstances, cache_answer, cached_answer
+from warpsmith.plans.answer_cache import Circumstances, cached_answer
 from warpsmith.plans.first_use.verdicts import Finding
 from warpsmith.plans.first_use.verify import verify
 from warpsmith.plans.loaded import VerifiedProgram, Verify
@@ -101,22 +100,16 @@ def _refuse(wrong_program: VerifiedProgram, wrong: Finding, store: str | None) -
 def _answer(problem: Problem, ref: DeviceRef, store: str | None, method: str, before: Before) -> tuple[Match, Binaries]:
     """The best answer, compiled; the cached one of an earlier process if it is still valid."""
     target = ref.device()
-    circumstances = None
-    if ref.kind is DeviceKind.CUDA and before.state is not None:
-        circumstances = Circumstances(problem, target, store, before.state, method)
+    circumstances = Circumstances(problem, target, store, before.state, method)
+    is_kept = ref.kind is DeviceKind.CUDA and before.state is not None
+    if is_kept:
         earlier = cached_answer(circumstances)
         if earlier is not None and earlier[0].program.fingerprint not in WRONG_HERE.of(target):
             return earlier
     # This import loads all families, and Jinja2 with its templates.
-    from warpsmith.plans.lookup import look_up_wholly
+    from warpsmith.plans.fresh_answer import fresh_answer
 
-    match, is_whole = look_up_wholly(problem, target, store, method)
-    compiler = ref.compiler(CompilerChoice.AUTO)
-    binaries = compiler.compile_program(match.program)
-    if circumstances is not None and is_whole and isinstance(compiler, CachedCompiler):
-        files = {name: compiler.file_name(unit) for name, unit in match.program.compilations().items()}
-        cache_answer(circumstances, match, files)
-    return match, binaries
+    return fresh_answer(circumstances, ref.compiler(CompilerChoice.AUTO), is_kept=is_kept)
 
 
 def _warn_of_soft_changes(match: Match, runtime: Runtime, binaries: Binaries) -> None:

@@ -136,6 +136,11 @@ class ConvLayer:
             others.append(found)
         return next((each for each in others if each.plan is not None), others[0])
 
+    def problems(self, pass_: Pass, bias: bool = False) -> tuple[Conv2d, ...]:
+        """Problems whose answers `answer` asks for, at most."""
+        ends = FUSED[bias, False] if bias else (PLAIN,)
+        return tuple(dict.fromkeys(self._answers[pass_, each].problem for each in ends)) if self._answers else ()  # type: ignore[misc]
+
     def is_left_to_torch(self, passes: tuple[Pass, ...], bias: bool, relu: bool = False) -> bool:
         """True if PyTorch computes all of these passes."""
         if self._left_at != OWN_WRITES.count:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,15 +17,18 @@ from torch.nn.utils import parametrize
 
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass
 from warpsmith.generator.problem import DType
+from warpsmith.plans.answers_ahead import answer_ahead
 from warpsmith.plans.match import MatchKind
 from warpsmith.torch.answers import Answer, tune_command
-from warpsmith.torch.arguments import device_name
+from warpsmith.torch.arguments import Fallback, device_name
 from warpsmith.torch.layer_spec import KERNEL_DTYPES
 from warpsmith.torch.layers import ConvLayer, found_layer
 from warpsmith.torch.modules import OURS, Choice, output_padding
 
 MOST_THREADS = 16
-"""Most threads that make plans. Look-ups take turns (`plans/lookup.py`); compilations run side by side."""
+"""Most threads that make plans. Look-ups take turns (`plans/lookup.py`); where there are many, processes have made them
+before (`plans/answers_ahead.py`).
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -306,6 +310,11 @@ def _make_plans(seen: Mapping[str, list[_Seen]]) -> None:
     def make(layer: ConvLayer, bias: bool, step: Pass) -> None:
         layer.answer(step, bias and not step.is_gradient)
 
+    for source in {layer.source for layer, _, _ in wanted.values()}:  # one, unless devices share the model
+        if source.fallback is Fallback.DEFAULT:
+            own = (each for each in wanted.values() if each[0].source == source)
+            asked = (layer.problems(step, bias and not step.is_gradient) for layer, bias, step in own)
+            answer_ahead(itertools.chain.from_iterable(asked), source.device, source.store)
     with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
         for made in [pool.submit(make, *each) for each in wanted.values()]:
             made.result()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from warpsmith.errors import DeviceError
-from warpsmith.tuner.workers.job import LENGTH, Job, Raised
+from warpsmith.workers.job import LENGTH, Job, Raised
 
 T = TypeVar("T")
 
@@ -147,7 +147,7 @@ class Worker:
             self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process, closed by kill()
             self._process = _spawned(
                 # -P: a user's folder with a module named like one of ours must not come first.
-                [sys.executable, "-P", "-m", "warpsmith.tuner.workers.main", str(os.getpid()), *self._limits],
+                [sys.executable, "-P", "-m", "warpsmith.workers.main", str(os.getpid()), *self._limits],
                 self._stderr,
                 self._environment,
             )

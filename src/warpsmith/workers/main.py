@@ -1,6 +1,6 @@
 """Entry point of a worker process: reads jobs on standard input, writes answers on standard output.
 
-Started as `python -m warpsmith.tuner.workers.main PARENT BYTES NICENESS`: the parent's process id, the memory limit of
+Started as `python -m warpsmith.workers.main PARENT BYTES NICENESS`: the parent's process id, the memory limit of
 the process (0 for none) and its niceness. It is never started by multiprocessing, which would run the user's script
 again.
 """
@@ -16,7 +16,7 @@ import sys
 from typing import BinaryIO
 
 from warpsmith.errors import OutOfMemory, WarpsmithError
-from warpsmith.tuner.workers.job import Raised, WorkerState, read_message, write_message
+from warpsmith.workers.job import Raised, WorkerState, read_message, write_message
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
