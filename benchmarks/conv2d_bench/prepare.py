@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import queue
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeVar
 
 from conv2d_bench.candidates import configs, single_units
@@ -23,6 +22,7 @@ from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 from warpsmith.tuner.operations.registry import random_operands
 from warpsmith.workers.job import Job, WorkerState
 from warpsmith.workers.worker import Worker, WorkerDied
+from warpsmith.workers.worker_pool import WorkerPool
 
 T = TypeVar("T")
 
@@ -89,11 +89,8 @@ class Preparers:
     """
 
     def __init__(self, processes: int, environment: Mapping[str, str]) -> None:
-        self._workers = [Worker({"OPENBLAS_NUM_THREADS": "1", **environment}, None, NICENESS) for _ in range(processes)]
-        self._idle: queue.LifoQueue[Worker] = queue.LifoQueue()
-        for worker in self._workers:
-            self._idle.put(worker)
-        self._threads = ThreadPoolExecutor(processes)
+        own = {"OPENBLAS_NUM_THREADS": "1", **environment}
+        self._pool = WorkerPool(Worker(own, None, NICENESS) for _ in range(processes))
 
     def submit(self, job: Prepare, then: Callable[[Material], T]) -> Future[T]:
         """Starts the job as soon as a process is free, and passes its material to `then`. The future has the result of
@@ -101,26 +98,19 @@ class Preparers:
 
         The future raises RuntimeError with the last words of a process that ended, and the errors of the job.
         """
-        return self._threads.submit(self._run, job, then)
+        return self._pool.submit(self._run, job, then)
 
     def _run(self, job: Prepare, then: Callable[[Material], T]) -> T:
-        worker = self._idle.get()
-        try:
-            return then(worker.call(job, PREPARE_S))
-        except WorkerDied as death:
-            words = death.last_words.strip().splitlines()
-            raise RuntimeError(f"preparing: {words[-1] if words else death}") from None
-        finally:
-            self._idle.put(worker)
+        with self._pool.borrow() as worker:
+            try:
+                return then(worker.call(job, PREPARE_S))
+            except WorkerDied as death:
+                words = death.last_words.strip().splitlines()
+                raise RuntimeError(f"preparing: {words[-1] if words else death}") from None
 
     def close(self) -> None:
         """Ends the processes, whatever they are doing."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        for worker in self._workers:
-            worker.interrupt()
-        self._threads.shutdown(wait=True)
-        for worker in self._workers:
-            worker.kill()
+        self._pool.close()
 
 
 def with_folder(folder: str) -> dict[str, str]:

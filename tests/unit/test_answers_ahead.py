@@ -12,23 +12,24 @@ from warpsmith.devices.binary_cache import CachedCompiler
 from warpsmith.devices.cuda import nvrtc_file
 from warpsmith.devices.select import DeviceRef, cuda_compiler
 from warpsmith.errors import CompileError
+from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.presets import H200
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.plans import answer_cache, answers_ahead
 from warpsmith.plans.answer_cache import Circumstances, cached_answer
-from warpsmith.plans.answers_ahead import ANSWERS_EACH, LEAST_ANSWERS, LookUp, answer_ahead
+from warpsmith.plans.answers_ahead import ANSWERS_EACH, LookUp, answer_ahead
 from warpsmith.store.changes import state_of
 from warpsmith.workers.job import WorkerState
 from warpsmith.workers.worker import DeadlinePassed, Worker, WorkerDied
 
-PROBLEMS = [Filter2d(image=(64 + number, 64), filter=(1, 2)) for number in range(LEAST_ANSWERS)]
+PROBLEMS = [Filter2d(image=(64 + number, 64), filter=(1, 2)) for number in range(2 * ANSWERS_EACH)]
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cache, and a machine with one H200 as far as facts and compilers are concerned."""
     monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(DeviceRef, "device", lambda _: H200)
+    monkeypatch.setattr(DeviceRef, "device", lambda ref: H200 if ref.kind is DeviceKind.CUDA else HOST)
     monkeypatch.setattr(DeviceRef, "compiler", lambda *_: cuda_compiler(H200.arch))
 
 

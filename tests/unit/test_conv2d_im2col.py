@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import re
 from typing import Any
 
 import pytest
 
+from warpsmith.devices.host.compiler import cluster_blocks
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.conv2d.products.wgmma.im2col_image import Im2colImageGeometry
@@ -154,8 +154,8 @@ def test_parts_of_a_sum_meet_in_a_cluster_or_in_memory(splits: int, launches: in
     assert sum(each.nbytes for each in program.workspaces) == nbytes
     grid = program.launches[0].grid[0]
     assert grid % splits == 0
-    (clusters,) = re.findall(r"__cluster_dims__\((\d+), 1, 1\)", program.units[0].source) or ["1"]
-    assert int(clusters) == (splits if splits <= CLUSTER_BLOCKS else 1)
+    clusters = cluster_blocks(program.units[0].source)
+    assert clusters == (splits if splits <= CLUSTER_BLOCKS else 1)
 
 
 @pytest.mark.parametrize("blocks", [0, 2, 3, 8])
@@ -166,9 +166,9 @@ def test_parts_of_the_channels_meet_in_a_cluster(pass_: Pass, blocks: int) -> No
     assert config is not None
     program = FAMILY.program(problem, config)
     (launch,) = program.launches
-    (clusters,) = re.findall(r"__cluster_dims__\((\d+), 1, 1\)", program.units[0].source) or ["1"]
-    assert int(clusters) == max(blocks, 1)
-    assert launch.grid[0] % int(clusters) == 0
+    clusters = cluster_blocks(program.units[0].source)
+    assert clusters == max(blocks, 1)
+    assert launch.grid[0] % clusters == 0
     assert launch.shared_bytes <= H200.shared_per_block_bytes
 
 

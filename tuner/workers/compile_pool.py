@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import queue
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from warpsmith.devices.compiler import Binaries, Compiler
 from warpsmith.devices.host.machine import cores
@@ -14,7 +13,8 @@ from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.workers.deadlines import Deadlines
 from warpsmith.workers.job import Job, WorkerState
-from warpsmith.workers.worker import DeadlinePassed, Worker, WorkerDied, interrupt_all
+from warpsmith.workers.worker import DeadlinePassed, Worker, WorkerDied
+from warpsmith.workers.worker_pool import WorkerPool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,16 +64,11 @@ class CompilePool:
         self._compiler = compiler
         self._deadlines = deadlines
         self._fastest_s: float | None = None
-        # Last in, first out: processes that already run start a job at once.
-        self._idle: queue.LifoQueue[Worker] = queue.LifoQueue()
-        self._workers = [Worker(memory_bytes=MEMORY_BYTES, niceness=NICENESS) for _ in range(self.processes)]
-        for worker in self._workers:
-            self._idle.put(worker)
-        self._threads = ThreadPoolExecutor(self.processes)
+        self._pool = WorkerPool(Worker(memory_bytes=MEMORY_BYTES, niceness=NICENESS) for _ in range(self.processes))
 
     def submit(self, program: Program) -> Future[Compiled | Failure]:
         """Compiles `program` as soon as a process is free."""
-        return self._threads.submit(self._compile, program)
+        return self._pool.submit(self._compile, program)
 
     def expect(self, compile_ms: float | None) -> None:
         """Sets the compile time of the best candidate so far, which deadlines follow."""
@@ -83,28 +78,21 @@ class CompilePool:
     def _compile(self, program: Program) -> Compiled | Failure:
         if (binaries := self._compiler.cached_program(program)) is not None:
             return Compiled(binaries, 0.0)
-        worker = self._idle.get()
-        try:
-            return worker.call(Compile(self._compiler, program), self._deadlines.of_compilation(self._fastest_s))
-        except DeadlinePassed as passed:
-            return Failure(FailureKind.COMPILE, f"the compiler gave {passed}")
-        except WorkerDied as death:
-            return Failure(FailureKind.COMPILE, f"compiling: {death}")
-        except OutOfMemory as error:
-            worker.kill()  # its memory is not needed any more
-            return Failure(FailureKind.OUT_OF_MEMORY, f"compiling: {error}")
-        finally:
-            self._idle.put(worker)
+        with self._pool.borrow() as worker:
+            try:
+                return worker.call(Compile(self._compiler, program), self._deadlines.of_compilation(self._fastest_s))
+            except DeadlinePassed as passed:
+                return Failure(FailureKind.COMPILE, f"the compiler gave {passed}")
+            except WorkerDied as death:
+                return Failure(FailureKind.COMPILE, f"compiling: {death}")
+            except OutOfMemory as error:
+                worker.kill()  # its memory is not needed any more
+                return Failure(FailureKind.OUT_OF_MEMORY, f"compiling: {error}")
 
     def close(self) -> None:
         """Drops waiting programs and ends the processes."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self.interrupt()
-        self._threads.shutdown(wait=True)
-        interrupt_all(self._workers)  # a thread may have started another process in between
-        for worker in self._workers:
-            worker.kill()
+        self._pool.close()
 
     def interrupt(self) -> None:
         """Ends running compilations; later programs get fresh processes."""
-        interrupt_all(self._workers)
+        self._pool.interrupt()

@@ -26,7 +26,7 @@ from warpsmith.devices.cuda.nvrtc_file import file_state, loaded_nvrtc
 from warpsmith.devices.private_folder import PrivateFolder
 from warpsmith.devices.process import ForkLock
 from warpsmith.errors import WarpsmithError
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
 from warpsmith.plans.match import Match, MatchKind
@@ -56,6 +56,11 @@ class Circumstances:
     store: str | None
     state: State | None
     method: str = AUTO
+
+    @property
+    def can_be_cached(self) -> bool:
+        """Whether the result may be kept: one for a GPU, of stores whose state is known."""
+        return self.device.kind is DeviceKind.CUDA and self.state is not None
 
     @property
     def name(self) -> str:

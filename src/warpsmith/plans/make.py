@@ -14,7 +14,6 @@ from warpsmith.devices.library_versions import library_version, versions_in
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WrongResult
-from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Problem, check_method, checked_problem
 from warpsmith.plans.answer_cache import Circumstances, cached_answer
 from warpsmith.plans.first_use.verdicts import Finding
@@ -101,15 +100,14 @@ def _answer(problem: Problem, ref: DeviceRef, store: str | None, method: str, be
     """The best answer, compiled; the cached one of an earlier process if it is still valid."""
     target = ref.device()
     circumstances = Circumstances(problem, target, store, before.state, method)
-    is_kept = ref.kind is DeviceKind.CUDA and before.state is not None
-    if is_kept:
+    if circumstances.can_be_cached:
         earlier = cached_answer(circumstances)
         if earlier is not None and earlier[0].program.fingerprint not in WRONG_HERE.of(target):
             return earlier
     # This import loads all families, and Jinja2 with its templates.
     from warpsmith.plans.fresh_answer import fresh_answer
 
-    return fresh_answer(circumstances, ref.compiler(CompilerChoice.AUTO), is_kept=is_kept)
+    return fresh_answer(circumstances, ref.compiler(CompilerChoice.AUTO))
 
 
 def _warn_of_soft_changes(match: Match, runtime: Runtime, binaries: Binaries) -> None:

@@ -4,9 +4,8 @@ A product of wgmma has 64 results side by side and sums over 16 channels at once
 of 8 channels. `Merging` says which layer of more channels is equal to one that does not fill them: its filters are
 those of the layer, side by side, with zeros where they would read another part's channels. A launch before the GEMM
 writes them into the workspace; plans with bound weights launch it once. The launch after it begins early, which saves
-most of the time between both. The gradient of the weights is computed for all
-pairs of channels, and the launch that adds up partial sums takes those within one part. The GEMM is that of
-`conv2d_warpgroup_im2col`.
+some of the time between both. The gradient of the weights is computed for all pairs of channels, and the launch that
+adds up partial sums takes those within one part. The GEMM is that of `conv2d_warpgroup_im2col`.
 
 Source: as of `conv2d_warpgroup_im2col`.
 """

@@ -64,7 +64,9 @@ class WgmmaImageGeometry(ImageTiles):
     pixel_stages: int
     filter_stages: int
     most_blocks: int
-    """The parameter `blocks`: of persistent blocks, which take tiles in turn; 0 if each tile has its own block."""
+    """Value of the parameter `blocks`: persistent blocks, which take tiles in turn; 0 if each tile has its own block.
+    With tensor maps also the blocks of a cluster for each tile.
+    """
 
     name: ClassVar[str] = NAME
     """Name of the family and of the GEMM kernel."""

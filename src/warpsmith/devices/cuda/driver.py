@@ -9,7 +9,7 @@ from cuda.bindings import driver as cu
 
 from warpsmith.devices.cuda.driver_choice import ENVIRONMENT_VARIABLE, DriverChoice
 from warpsmith.devices.cuda.primary_context import PrimaryContext
-from warpsmith.devices.cuda.status import SUCCESS, call
+from warpsmith.devices.cuda.status import call
 from warpsmith.errors import DeviceError
 from warpsmith.extras import Extra, install
 from warpsmith.generator.device import Device, DeviceKind
@@ -79,15 +79,19 @@ def pci_bus_id(ordinal: int) -> str:
 
 def cuda_version() -> str:
     """The newest CUDA version that the driver supports, such as `13.0`."""
-    number = int(call(cu.cuDriverGetVersion(), "read the driver's version"))
+    number = _version_number()
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 @functools.cache
 def can_begin_early() -> bool:
     """Whether the driver accepts launches that begin early, in graphs too."""
-    status, number = cu.cuDriverGetVersion()
-    return bool(status == SUCCESS and number >= GRAPHS_BEGIN_EARLY)
+    return _version_number() >= GRAPHS_BEGIN_EARLY
+
+
+def _version_number() -> int:
+    """The newest CUDA version that the driver supports, such as 13000 for 13.0."""
+    return int(call(cu.cuDriverGetVersion(), "read the driver's version"))
 
 
 def open_context(ordinal: int, choice: DriverChoice) -> PrimaryContext:
