@@ -68,8 +68,10 @@ with Store.open(location, write=True) as store:
 """
 
 
-def start(location: str, name: str, stalls_after: int = COUNT) -> subprocess.Popen[str]:
-    arguments = [location, name, str(COUNT), str(DEAD_AFTER_S), str(stalls_after)]
+def start(
+    location: str, name: str, stalls_after: int = COUNT, dead_after_s: float = DEAD_AFTER_S
+) -> subprocess.Popen[str]:
+    arguments = [location, name, str(COUNT), str(dead_after_s), str(stalls_after)]
     return forking.popen(
         [sys.executable, "-c", TUNER, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -100,7 +102,7 @@ def tried_by(location: str) -> dict[int, str]:
 
 def test_everything_is_tried_and_nothing_twice(location: str) -> None:
     names = [f"tuner {number}" for number in range(3)]
-    running = [start(location, name) for name in names]
+    running = [start(location, name, dead_after_s=10 * DEAD_AFTER_S) for name in names]
     said = dict(zip(names, map(finish, running), strict=True))
     assert sorted(number for lines in said.values() for number in granted(lines)) == list(range(COUNT))
     assert not any(line.startswith("struck") for lines in said.values() for line in lines)
@@ -110,12 +112,12 @@ def test_everything_is_tried_and_nothing_twice(location: str) -> None:
 def test_a_killed_tuner_holds_nothing_back(location: str) -> None:
     victim = start(location, "victim", stalls_after=12)
     assert victim.stdout is not None
-    # It has claimed all but its last before the others start, which could leave nothing to claim.
-    heard = [victim.stdout.readline(), victim.stdout.readline()]
-    others = [start(location, f"tuner {number}") for number in range(2)]
-    while heard[-1] != "stalls\n":
+    # It holds its last claim before the others start: they could leave nothing for it to claim.
+    heard = []
+    while "stalls\n" not in heard:
         heard.append(victim.stdout.readline())
         assert heard[-1], "the victim ended by itself"
+    others = [start(location, f"tuner {number}") for number in range(2)]
     victim.send_signal(signal.SIGKILL)
     victim.communicate(timeout=60)
     said = [line for other in others for line in finish(other)]
