@@ -44,6 +44,7 @@ from warpsmith.tuner.run.session import tune
 from warpsmith.tuner.workers import compile_pool
 from warpsmith.tuner.workers.compile_pool import CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
+from warpsmith.workers.worker_pool import COMPILER_MEMORY_BYTES
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
@@ -104,7 +105,7 @@ def compiler_of_tests(notes: Path, options: str = "") -> Path:
     gxx = shutil.which("g++") or shutil.which("clang++")
     assert gxx
     path = notes / f"compiler{options}"
-    greed = compile_pool.MEMORY_BYTES + (1 << 30)
+    greed = COMPILER_MEMORY_BYTES + (1 << 30)
     words = {"gxx": gxx, "notes": notes, "python": sys.executable, "greed": greed, "options": options}
     text = COMPILER
     for word, value in words.items():

@@ -21,6 +21,7 @@ from warpsmith.plans.answers_ahead import ANSWERS_EACH, LookUp, answer_ahead
 from warpsmith.store.changes import state_of
 from warpsmith.workers.job import WorkerState
 from warpsmith.workers.worker import DeadlinePassed, Worker, WorkerDied
+from warpsmith.workers.worker_pool import COMPILER_MEMORY_BYTES
 
 PROBLEMS = [Filter2d(image=(64 + number, 64), filter=(1, 2)) for number in range(2 * ANSWERS_EACH)]
 
@@ -72,6 +73,7 @@ def test_a_process_has_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Worker, "call", call)
     answer_ahead(PROBLEMS, "cuda:0", None, processes=64)
     assert len(set(map(id, workers))) <= len(PROBLEMS) // ANSWERS_EACH
+    assert {worker.memory_bytes for worker in workers} == {COMPILER_MEMORY_BYTES}
 
 
 @pytest.mark.parametrize("error", [WorkerDied(-9, ""), DeadlinePassed(1.0), CompileError("no compiler")])

@@ -16,6 +16,7 @@ from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.workers import compile_pool
 from warpsmith.tuner.workers.compile_pool import Compiled, CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
+from warpsmith.workers.worker_pool import COMPILER_MEMORY_BYTES
 
 PATIENCE_S = 60.0
 """Seconds, far more than anything here takes, even on a loaded machine."""
@@ -188,7 +189,7 @@ class TestTrouble:
     def test_one_that_takes_too_much_memory_costs_one_program(
         self, pool_of: Callable[..., CompilePool], notes: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(compile_pool, "MEMORY_BYTES", 1 << 30)
+        monkeypatch.setattr(compile_pool, "COMPILER_MEMORY_BYTES", 1 << 30)
         pool = pool_of(1)
         told = "compiling: the worker process may take 1,024 MiB, and wanted more"
         assert compiled(pool, "take 1100") == Failure(FailureKind.OUT_OF_MEMORY, told)
@@ -197,7 +198,8 @@ class TestTrouble:
         assert not is_running(greedy)  # what it holds is of no use
 
     def test_the_usual_bound_is_below_what_this_takes(self, pool_of: Callable[..., CompilePool]) -> None:
-        assert compiled(pool_of(1), f"take {(compile_pool.MEMORY_BYTES >> 20) + 1}").kind is FailureKind.OUT_OF_MEMORY
+        too_much = (COMPILER_MEMORY_BYTES >> 20) + 1
+        assert compiled(pool_of(1), f"take {too_much}").kind is FailureKind.OUT_OF_MEMORY
 
 
 class TestDeadlines:

@@ -14,7 +14,7 @@ from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.workers.deadlines import Deadlines
 from warpsmith.workers.job import Job, WorkerState
 from warpsmith.workers.worker import DeadlinePassed, Worker, WorkerDied
-from warpsmith.workers.worker_pool import WorkerPool
+from warpsmith.workers.worker_pool import COMPILER_MEMORY_BYTES, WorkerPool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,11 +41,6 @@ class Compile(Job[Compiled | Failure]):
         return Compiled(binaries, (time.monotonic() - start) * 1e3)
 
 
-MEMORY_BYTES = 8 << 30
-"""Bytes of memory that one compiler may take. NVRTC takes 0.5 GB for the heaviest kernel here; without a limit, one
-compilation can exhaust the machine's memory.
-"""
-
 NICENESS = 5
 """Niceness of the compilers: with one per core, the tuner and the device's worker still get the time that they need."""
 
@@ -64,7 +59,9 @@ class CompilePool:
         self._compiler = compiler
         self._deadlines = deadlines
         self._fastest_s: float | None = None
-        self._pool = WorkerPool(Worker(memory_bytes=MEMORY_BYTES, niceness=NICENESS) for _ in range(self.processes))
+        self._pool = WorkerPool(
+            Worker(memory_bytes=COMPILER_MEMORY_BYTES, niceness=NICENESS) for _ in range(self.processes)
+        )
 
     def submit(self, program: Program) -> Future[Compiled | Failure]:
         """Compiles `program` as soon as a process is free."""

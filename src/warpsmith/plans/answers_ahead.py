@@ -22,7 +22,7 @@ from warpsmith.store.changes import state_of
 from warpsmith.store.location import named_location
 from warpsmith.workers.job import Job, WorkerState
 from warpsmith.workers.worker import DeadlinePassed, Worker, WorkerDied
-from warpsmith.workers.worker_pool import WorkerPool
+from warpsmith.workers.worker_pool import COMPILER_MEMORY_BYTES, WorkerPool
 
 ANSWERS_EACH = 8
 """Least answers of a process. It needs a second until its first one, the time of ten look-ups."""
@@ -64,7 +64,8 @@ def answer_ahead(problems: Iterable[Problem], device: str, store: str | None, pr
     if count < 2:
         return 0
     compiler = ref.compiler(CompilerChoice.AUTO)
-    with contextlib.closing(WorkerPool(Worker() for _ in range(count))) as pool:
+    workers = (Worker(memory_bytes=COMPILER_MEMORY_BYTES) for _ in range(count))
+    with contextlib.closing(WorkerPool(workers)) as pool:
         for done in [pool.submit(_answer, pool, LookUp(each, compiler)) for each in left]:
             done.result()
     return len(left)

@@ -67,7 +67,8 @@ class Worker:
             niceness: niceness of the process, higher for lower priority.
         """
         self._environment = {**os.environ, **(environment or {})}
-        self._limits = (str(memory_bytes or 0), str(niceness))
+        self.memory_bytes = memory_bytes
+        self._niceness = niceness
         self._process: subprocess.Popen[bytes] | None = None
         self._interrupted: subprocess.Popen[bytes] | None = None
         """The process that is about to end and takes no more jobs."""
@@ -143,11 +144,12 @@ class Worker:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.kill()
+        limits = os.getpid(), self.memory_bytes or 0, self._niceness
         try:
             self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process, closed by kill()
             self._process = _spawned(
                 # -P: a user's folder with a module named like one of ours must not come first.
-                [sys.executable, "-P", "-m", "warpsmith.workers.main", str(os.getpid()), *self._limits],
+                [sys.executable, "-P", "-m", "warpsmith.workers.main", *map(str, limits)],
                 self._stderr,
                 self._environment,
             )

@@ -13,6 +13,11 @@ from warpsmith.workers.worker import Worker, interrupt_all
 P = ParamSpec("P")
 T = TypeVar("T")
 
+COMPILER_MEMORY_BYTES = 8 << 30
+"""Bytes of memory that a worker which compiles may take. NVRTC takes 0.5 GB for the heaviest kernel here; without a
+limit, one compilation can exhaust the machine's memory.
+"""
+
 
 class WorkerPool:
     """Workers, and as many threads that wait for their answers. Close it after use.
