@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Measurement
-from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.evaluate.evaluator import Evaluator, Workshop
 from warpsmith.tuner.workers.compile_pool import Compiled
 from warpsmith.tuner.workers.deadlines import Deadlines
 
@@ -39,8 +40,40 @@ SANITIZER = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sa
 ConfigsOf = Callable[[Family, Problem, Device], Iterable[Config]]
 
 
+class Workshops:
+    """Processes that compile and that run candidates, kept from one test to the next: the start of one that runs
+    candidates takes 2 s, as long as many of the tests.
+    """
+
+    def __init__(self) -> None:
+        self._opened = contextlib.ExitStack()
+        self._idle: dict[CompilerChoice, list[Workshop]] = {choice: [] for choice in CompilerChoice}
+
+    @contextlib.contextmanager
+    def lend(self, choice: CompilerChoice) -> Iterator[Workshop]:
+        """Lends a workshop with this compiler to one thread: the one used last, or a new one if all are lent."""
+        idle = self._idle[choice]
+        try:
+            workshop = idle.pop()
+        except IndexError:
+            workshop = self._opened.enter_context(Workshop.open(CUDA.compiler(choice), PATIENT, COMPILING))
+        try:
+            yield workshop
+        finally:
+            idle.append(workshop)
+
+    def close(self) -> None:
+        self._opened.close()
+
+
 @pytest.fixture(scope="session")
-def check_configs() -> Callable[..., None]:
+def workshops() -> Iterator[Workshops]:
+    with contextlib.closing(Workshops()) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def check_configs(workshops: Workshops) -> Callable[..., None]:
     """Verifies configs of every family that solves each of several problems, by the tuner's own bench."""
 
     def check(
@@ -49,17 +82,25 @@ def check_configs() -> Callable[..., None]:
         compiler: CompilerChoice = CompilerChoice.NVRTC,
         families: tuple[Family, ...] = FAMILIES,
     ) -> None:
+        def check_one(problem: Problem) -> None:
+            with workshops.lend(compiler) as workshop:
+                _check_configs(problem, configs_of, compiler, families, workshop)
+
         with ThreadPoolExecutor(3) as pool:  # laying out a problem takes longer than running it
-            list(pool.map(lambda problem: _check_configs(problem, configs_of, compiler, families), problems))
+            list(pool.map(check_one, problems))
 
     return check
 
 
 def _check_configs(
-    problem: Problem, configs_of: ConfigsOf, compiler: CompilerChoice, families: tuple[Family, ...]
+    problem: Problem,
+    configs_of: ConfigsOf,
+    compiler: CompilerChoice,
+    families: tuple[Family, ...],
+    workshop: Workshop,
 ) -> None:
     opened = Evaluator.open(
-        problem, CUDA, families, compiler, 0, PATIENT, sanitize=False, policy=ONE_RUN, processes=COMPILING
+        problem, CUDA, families, compiler, 0, PATIENT, sanitize=False, policy=ONE_RUN, workshop=workshop
     )
     with opened as evaluator:
         programs = [

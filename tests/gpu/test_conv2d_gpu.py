@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 import warpsmith as ws
 from conv2d_layers import layer, small
+from random_configs import some_configs
 from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.devices.cuda.runtime import CudaRuntime, cuda_device
 from warpsmith.devices.select import CompilerChoice
@@ -122,13 +122,6 @@ FOURIER_LAYERS: tuple[dict[str, Any], ...] = (
 leave cuBLAS the least workspace that it needs."""
 
 
-def some_configs(family: Family, problem: Conv2d, device: Device, count: int) -> list[Config]:
-    """The default config and up to `count` random ones, the same in every run."""
-    space, rng = family.space(problem, device), random.Random(problem.key())
-    found = [family.default(problem, device), *(space.drawn(rng) for _ in range(count))]
-    return list(dict.fromkeys(config for config in found if config is not None))
-
-
 def some(count: int, names: tuple[str, ...] | None = None) -> Callable[[Family, Conv2d, Device], list[Config]]:
     """`some_configs` as a function of family, problem and device, for all families or the named ones."""
 
@@ -162,7 +155,7 @@ def test_every_stride_padding_dilation_and_number_of_groups(
     ("problem", "names"), in_parts(layer(pass_, 3, **each) for each in LAYERS.values() for pass_ in Pass)
 )
 def test_random_configs_of_every_family(problem: Conv2d, names: tuple[str, ...], check_configs: CheckConfigs) -> None:
-    check_configs([problem], some(6, names))
+    check_configs([problem], some(4, names))
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from channels_last import KINDS
-from gpu.test_conv2d_gpu import some, some_configs
+from gpu.test_conv2d_gpu import some
 from gpu.test_conv2d_warpgroup_gpu import LAYERS, on_hopper
 from host.test_conv2d_im2col import FAMILY, SHAPES
+from random_configs import some_configs
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
@@ -28,9 +29,9 @@ def test_is_right(shape: str, kind: str, pass_: Pass, check_configs: Callable[..
     own = {**SHAPES, **LAYERS}[shape]
     problem = Conv2d(**own, **KINDS[kind], layout="nhwc", pass_=pass_)  # type: ignore[arg-type]
     if FAMILY.why_not(problem, cuda_device(0)) is None:
-        check_configs([problem], some(8, (FAMILY.name,)), CompilerChoice.NVRTC, (FAMILY,))
+        check_configs([problem], some(4, (FAMILY.name,)), CompilerChoice.NVRTC, (FAMILY,))
     else:
-        assert shape == "odd channels"
+        assert any(channels % 8 for channels in problem.weight[:2])  # the copies' unit
 
 
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from conv2d_layers import spread
-from gpu.test_conv2d_gpu import some, some_configs
+from gpu.test_conv2d_gpu import some
 from host.test_conv2d_warpgroup import CHANNELS_LAST, KINDS, SHAPES
+from random_configs import some_configs
 from sampled_layers import Beside, outcome_beside
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import DeviceRef

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import warpsmith as ws
+from random_configs import some, some_configs
 from warpsmith.devices.cuda.runtime import cuda_device
-from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.fft_family import Filter1dFft
-from warpsmith.generator.space import Config
 from warpsmith.tuner.operations.registry import random_operands
 
 pytestmark = pytest.mark.gpu
@@ -34,22 +31,14 @@ LONG = (
 )
 
 
-def some_configs(family: Family, problem: Filter1d, device: Device, count: int = 6) -> list[Config]:
-    """The default, the starts and some random configs."""
-    rng, space = random.Random(problem.key()), family.space(problem, device)
-    chosen = (family.default(problem, device), *family.starts(problem, device))
-    drawn = (space.drawn(rng) for _ in range(count))
-    return list(dict.fromkeys([*chosen, *(each for each in drawn if each is not None)]))
-
-
 @pytest.mark.parametrize("problem", LONG, ids=lambda problem: problem.key())
 def test_long_filters(check_configs: Callable[..., None], problem: Filter1d) -> None:
-    check_configs([problem], some_configs, families=(FAMILY,))
+    check_configs([problem], some(3, starts=3), families=(FAMILY,))
 
 
 def test_every_length_around_a_block(check_configs: Callable[..., None]) -> None:
     problems = [Filter1d(length, taps, channels=3, mode="same") for length in LENGTHS for taps in (33, 65)]
-    check_configs(problems, some_configs, families=(FAMILY,))
+    check_configs(problems, some(2, starts=1), families=(FAMILY,))
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
@@ -64,7 +53,7 @@ def test_it_is_clean_under_compute_sanitizer(check_under_sanitizer: Callable[...
     cases = [
         (problem, FAMILY.program(problem, config))
         for problem in problems
-        for config in some_configs(FAMILY, problem, device, 1)[::3]
+        for config in some_configs(FAMILY, problem, device, 1, starts=5)[::3]
     ]
     check_under_sanitizer(tool, device, cases)
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import warpsmith as ws
+from random_configs import some, some_configs
 from warpsmith.devices.cuda.runtime import cuda_device
-from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.lags_family import Filter1dLags
 from warpsmith.generator.filter1d.parts_family import Filter1dParts
-from warpsmith.generator.space import Config
 from warpsmith.tuner.operations.registry import random_operands
 
 pytestmark = pytest.mark.gpu
@@ -33,17 +31,9 @@ LONG = (
 )
 
 
-def some_configs(family: Family, problem: Filter1d, device: Device, count: int = 6) -> list[Config]:
-    """The default, the starts and some random configs."""
-    rng, space = random.Random(problem.key()), family.space(problem, device)
-    chosen = (family.default(problem, device), *family.starts(problem, device))
-    drawn = (space.drawn(rng) for _ in range(count))
-    return list(dict.fromkeys([*chosen, *(each for each in drawn if each is not None)]))
-
-
 @pytest.mark.parametrize("problem", LONG, ids=lambda problem: problem.key())
 def test_two_long_signals(check_configs: Callable[..., None], problem: Filter1d) -> None:
-    check_configs([problem], some_configs, families=FAMILIES)
+    check_configs([problem], some(3, starts=5), families=FAMILIES)
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
@@ -57,7 +47,7 @@ def test_they_are_clean_under_compute_sanitizer(check_under_sanitizer: Callable[
         (problem, family.program(problem, config))
         for problem in problems
         for family in FAMILIES
-        for config in some_configs(family, problem, device, 1)[::2]
+        for config in some_configs(family, problem, device, 1, starts=4)[::2]
         if config.values().get("way") not in ("blocks", "space") or config.integer("signal_block") == 64
     ]
     check_under_sanitizer(tool, device, cases)
