@@ -148,6 +148,32 @@ def test_columns_that_are_no_whole_copies(host: Runtime, quickest: HostCompiler,
     checked(host, quickest, (problem, config))
 
 
+@pytest.mark.parametrize(
+    ("columns", "results", "pass_", "blocks"),
+    [
+        (48, 48, Pass.FPROP, 0),
+        (48, 40, Pass.FPROP, 0),
+        (80, 160, Pass.DGRAD, 0),
+        (112, 104, Pass.FPROP, 0),
+        (112, 112, Pass.DGRAD, 2),
+        (144, 136, Pass.DGRAD, 0),
+        (160, 88, Pass.FPROP, 3),
+    ],
+)
+def test_tiles_that_end_between_powers_of_two(
+    host: Runtime, quickest: HostCompiler, columns: int, results: int, pass_: Pass, blocks: int
+) -> None:
+    """Their last exchange of vectors has two for four; some end within the result, or beyond it."""
+    sizes = (136, results) if pass_ is Pass.FPROP else (results, 136)
+    kind = "bfloat16" if blocks else "f16"
+    problem = Conv2d(
+        (2, sizes[0], 4, 5), (sizes[1], sizes[0], 2, 1), **KINDS[kind], layout="nhwc", pass_=pass_, bias=True
+    )  # type: ignore[arg-type]
+    config = config_of(problem, columns=columns, blocks=blocks)
+    assert (config.integer("columns"), config.integer("blocks")) == (columns, blocks)
+    checked(host, quickest, (problem, config))
+
+
 @pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
     """Images and channels that end inside a copy."""

@@ -25,7 +25,6 @@ from warpsmith.generator.conv2d.products.wgmma.clusters import (
 )
 from warpsmith.generator.conv2d.products.wgmma.im2col_window import (
     CHANNELS,
-    COLUMNS,
     LINE_BYTES,
     NAME,
     PRODUCT_CHANNELS,
@@ -54,6 +53,10 @@ from warpsmith.generator.program import Pointer, Program, TensorMap, Unit
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
+COLUMNS = (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 256)
+"""Between powers of two lie tiles that have no column beyond the result, or with which all tiles take one turn less:
+24x1024x14x14 to 512 has 25 x 5 tiles of 192 x 112 for 132 multiprocessors, but 37 x 4 of 128 x 128.
+"""
 PIXEL_STAGES, FILTER_STAGES = (2, 3, 4, 6, 8), (2, 3, 4, 6, 8)
 FEW = ((4, 4), (4, 3), (3, 4), (3, 3), (3, 2), (2, 4), (2, 3), (2, 2))
 PREFERRED = {Sharing.ROW: ((4, 8), (4, 6), *FEW), Sharing.NONE: ((8, 8), (6, 6), (6, 4), *FEW)}
@@ -243,6 +246,8 @@ def image_space(problem: Conv2d, device: Device) -> Space:
 
     channel_blocks = -(-problem.summed_channels // CHANNELS)
     most = most_splits(channel_blocks, problem.result_channels)
+    least_columns = CHANNELS if problem.pass_.is_transposed else COLUMNS[0]
+    columns = tuple(each for each in COLUMNS if each >= least_columns)
 
     @functools.cache
     def tile(warpgroups: int, columns: int, sharing: str) -> Im2colImageGeometry:
@@ -254,6 +259,7 @@ def image_space(problem: Conv2d, device: Device) -> Space:
         return stages_fit(own, pixel_stages, filter_stages, device)
 
     own = {
+        "columns": Parameter("columns", columns, "channels of the result, a warpgroup"),
         "channels": Parameter("channels", (CHANNELS,), "that a stage sums over: 128 bytes of a pixel"),
         "reach": Parameter(
             "sharing", tuple(each.value for each in Sharing), "which taps read the same stage of pixels"
@@ -266,8 +272,6 @@ def image_space(problem: Conv2d, device: Device) -> Space:
             f"that take tiles in turns; 0: one a tile; to {CLUSTER_BLOCKS}: a cluster of so many a tile",
         ),
     }
-    if problem.pass_.is_transposed:
-        own["columns"] = Parameter("columns", COLUMNS, "channels of the result, a warpgroup")
     constraints = (
         Constraint(
             "taps share pixels where a row of the filter has several",
@@ -280,8 +284,7 @@ def image_space(problem: Conv2d, device: Device) -> Space:
         Constraint(f"a block has at most {device.shared_per_block_bytes} bytes of shared memory", fits),
     )
     parameters = (own.get(each.name, each) for each in image_parameters(device))
-    least_columns = (CHANNELS,) if problem.pass_.is_transposed else ()
-    tiles = tile_constraints(problem, device, *least_columns)
+    tiles = tile_constraints(problem, device, least_columns)
     return Space(tuple(parameters), (*tiles, *constraints))
 
 

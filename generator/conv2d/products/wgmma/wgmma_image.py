@@ -162,9 +162,12 @@ class WgmmaImageGeometry(ImageTiles):
 
     @property
     def stores_vectors(self) -> bool:
-        """Whether lanes store channel vectors of 16-bit results: four steps of 8 channels, exchanged within a quad."""
-        has_16_bits = not self.arithmetic.scales
-        return has_16_bits and self.channels_last and self.results % CHUNK == 0 and self.columns % (4 * CHUNK) == 0
+        """Whether lanes store channel vectors of 16-bit results: four steps of 8 channels, exchanged within a quad. The
+        last exchange of a tile may have two.
+        """
+        has_16_bits, is_wide = not self.arithmetic.scales, self.columns >= 4 * CHUNK
+        fills_vectors = self.results % CHUNK == 0 and self.columns % (2 * CHUNK) == 0
+        return has_16_bits and self.channels_last and is_wide and fills_vectors
 
     @property
     def staged_bytes(self) -> int:
