@@ -67,13 +67,7 @@ class Workshops:
 
 
 @pytest.fixture(scope="session")
-def workshops() -> Iterator[Workshops]:
-    with contextlib.closing(Workshops()) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="session")
-def check_configs(workshops: Workshops) -> Callable[..., None]:
+def check_configs() -> Iterator[Callable[..., None]]:
     """Verifies configs of every family that solves each of several problems, by the tuner's own bench."""
 
     def check(
@@ -89,7 +83,8 @@ def check_configs(workshops: Workshops) -> Callable[..., None]:
         with ThreadPoolExecutor(3) as pool:  # laying out a problem takes longer than running it
             list(pool.map(check_one, problems))
 
-    return check
+    with contextlib.closing(Workshops()) as workshops:
+        yield check
 
 
 def _check_configs(

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.test_conv2d_gpu import some
+from random_configs import some_configs
 from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.devices.cuda.runtime import CudaRuntime, cuda_device
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
 from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
-from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
@@ -45,21 +46,12 @@ every_pass = pytest.mark.parametrize("pass_", Pass)
 CheckConfigs = Callable[..., None]
 
 
-def some_configs(family: Family, problem: Conv2d, device: Device) -> list[Config]:
-    """The default of `conv2d_mma` and three random configs, the same in every run; none of other families."""
-    if family.name != FAMILY.name:
-        return []
-    space, rng = family.space(problem, device), random.Random(problem.key())
-    found = [family.default(problem, device), *(space.drawn(rng) for _ in range(3))]
-    return list(dict.fromkeys(config for config in found if config is not None))
-
-
 @every_pass
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 def test_is_right(layer: dict[str, Any], kind: dict[str, Any], pass_: Pass, check_configs: CheckConfigs) -> None:
     with_end = {} if pass_ is Pass.WGRAD else {"bias": True, "relu": True}
-    check_configs([Conv2d(**layer, **kind, **with_end, pass_=pass_)], some_configs)
+    check_configs([Conv2d(**layer, **kind, **with_end, pass_=pass_)], some(3, (FAMILY.name,)))
 
 
 def computed(family: Family, problem: Conv2d, config: Config, operands: dict[str, Any]) -> Any:
@@ -109,6 +101,6 @@ def test_is_clean_under_compute_sanitizer(check_under_sanitizer: Callable[..., N
     cases = [
         (problem, FAMILY.program(problem, config))
         for problem in problems
-        for config in some_configs(FAMILY, problem, device)
+        for config in some_configs(FAMILY, problem, device, 3)
     ]
     check_under_sanitizer(tool, device, cases)

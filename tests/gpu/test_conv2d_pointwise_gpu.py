@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from gpu.test_conv2d_gpu import some
 from gpu.test_conv2d_mma_gpu import computed
+from random_configs import some_configs
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.pointwise.pointwise_family import Conv2dPointwise
-from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
-from warpsmith.generator.space import Config
 from warpsmith.tuner.operations.conv2d.oracle import reference
 from warpsmith.tuner.operations.registry import random_operands
 
@@ -36,21 +33,12 @@ every_pass = pytest.mark.parametrize("pass_", Pass)
 CheckConfigs = Callable[..., None]
 
 
-def some_configs(family: Family, problem: Problem, device: Device) -> list[Config]:
-    """The default and four random configs of `conv2d_pointwise`, the same in every run; none of other families."""
-    if family.name != FAMILY.name:
-        return []
-    space, rng = family.space(problem, device), random.Random(problem.key())
-    found = [family.default(problem, device), *(space.drawn(rng) for _ in range(4))]
-    return list(dict.fromkeys(config for config in found if config is not None))
-
-
 @every_pass
 @pytest.mark.parametrize("precision", ["ieee", "tf32"])
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 def test_is_right(layer: dict[str, Any], precision: str, pass_: Pass, check_configs: CheckConfigs) -> None:
     with_end = {} if pass_ is Pass.WGRAD else {"bias": True, "relu": True}
-    check_configs([Conv2d(**layer, precision=precision, **with_end, pass_=pass_)], some_configs)
+    check_configs([Conv2d(**layer, precision=precision, **with_end, pass_=pass_)], some(4, (FAMILY.name,)))
 
 
 @every_pass
@@ -60,7 +48,7 @@ def test_sums_of_positive_terms_lose_no_more_than_the_bound(layer: str, pass_: P
     problem = Conv2d(**LAYERS[layer], pass_=pass_)
     operands = {name: np.abs(values) for name, values in random_operands(problem, 1).items()}
     expected, scale = reference(problem, operands)
-    for config in some_configs(FAMILY, problem, cuda_device(0)):
+    for config in some_configs(FAMILY, problem, cuda_device(0), 4):
         result = computed(FAMILY, problem, config, operands)
         assert (np.abs(result - expected) <= 1e-6 * scale).all(), config.key()
 
@@ -72,6 +60,6 @@ def test_is_clean_under_compute_sanitizer(check_under_sanitizer: Callable[..., N
     cases = [
         (problem, FAMILY.program(problem, config))
         for problem in problems
-        for config in some_configs(FAMILY, problem, device)
+        for config in some_configs(FAMILY, problem, device, 4)
     ]
     check_under_sanitizer(tool, device, cases)

@@ -76,7 +76,7 @@ def test_every_length_around_a_vector_a_warp_and_a_block(check_configs: CheckCon
         for length in LENGTHS
         for taps, dtype in ((4, "bfloat16"), (17, "float32"))
     ]
-    check_configs(problems, some(2))
+    check_configs(problems, some(2, starts=None))
 
 
 def test_gaps_between_rows(check_configs: CheckConfigs) -> None:
@@ -84,11 +84,11 @@ def test_gaps_between_rows(check_configs: CheckConfigs) -> None:
         Filter1d(1000, 9, 2, channels=3, layout=layout, pitch=4 * pitch, result_pitch=4 * result_pitch)  # type: ignore[arg-type]
         for layout, pitch, result_pitch in (("bct", 1003, 1009), ("bct", 1004, 1012), ("btc", 5, 4))
     ]
-    check_configs(problems, some(6))
+    check_configs(problems, some(6, starts=None))
 
 
 def test_nvcc_compiles_the_same_text(check_configs: CheckConfigs) -> None:
-    check_configs([filter1d(SHAPES["groups"], types) for types in TYPES[:4]], some(2), CompilerChoice.NVCC)
+    check_configs([filter1d(SHAPES["groups"], types) for types in TYPES[:4]], some(2, starts=None), CompilerChoice.NVCC)
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
@@ -106,7 +106,7 @@ def test_every_family_under_compute_sanitizer(check_under_sanitizer: Callable[..
         for problem in problems
         for family in FILTER1D.families
         if family.why_not(problem, device) is None
-        for config in some_configs(family, problem, device, 2)
+        for config in some_configs(family, problem, device, 2, starts=None)
     ]
     check_under_sanitizer(tool, device, cases)
 

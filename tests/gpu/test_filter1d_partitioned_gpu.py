@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import warpsmith as ws
+from random_configs import some, some_configs
 from warpsmith.devices.cuda.runtime import cuda_device
-from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.partitioned_family import Filter1dPartitioned
-from warpsmith.generator.problem import Problem
-from warpsmith.generator.space import Config
 
 pytestmark = pytest.mark.gpu
 
@@ -40,21 +36,14 @@ LARGE = (
 )
 
 
-def some_configs(family: Family, problem: Problem, device: Device) -> list[Config]:
-    """The default and three random configs, the same in every run."""
-    space, rng = family.space(problem, device), random.Random(problem.key())
-    drawn = (space.drawn(rng) for _ in range(3))
-    return list(dict.fromkeys(filter(None, (family.default(problem, device), *drawn))))
-
-
 def test_configs(check_configs: Callable[..., None]) -> None:
-    check_configs((*SMALL, *LARGE), some_configs, families=(FAMILY,))
+    check_configs((*SMALL, *LARGE), some(3), families=(FAMILY,))
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
 def test_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str) -> None:
     device = cuda_device(0)
-    cases = [(each, FAMILY.program(each, config)) for each in SMALL for config in some_configs(FAMILY, each, device)]
+    cases = [(each, FAMILY.program(each, config)) for each in SMALL for config in some_configs(FAMILY, each, device, 3)]
     check_under_sanitizer(tool, device, cases)
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import pytest
 
 from filter1d_problems import SPREAD
-from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
+from random_configs import some
+from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.operation import FILTER1D
-from warpsmith.generator.space import Config
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 from warpsmith.tuner.operations.registry import peers, random_operands, reference
@@ -29,21 +27,14 @@ LARGE = (
 )
 
 
-def some_configs(family: Family, problem: Filter1d, device: Device) -> list[Config]:
-    """The default config and two random ones."""
-    rng, space = random.Random(problem.key()), family.space(problem, device)
-    drawn = (space.drawn(rng) for _ in range(2))
-    return list(dict.fromkeys([family.default(problem, device), *(each for each in drawn if each is not None)]))
-
-
 @pytest.mark.parametrize("part", range(8))
 def test_every_family_combines_all_options(check_configs: Callable[..., None], part: int) -> None:
-    check_configs(SPREAD[part::8], some_configs, families=FILTER1D.families)
+    check_configs(SPREAD[part::8], some(2), families=FILTER1D.families)
 
 
 @pytest.mark.parametrize("problem", LARGE, ids=lambda problem: problem.key())
 def test_every_family_filters_long_signals(check_configs: Callable[..., None], problem: Filter1d) -> None:
-    check_configs([problem], some_configs, families=FILTER1D.families)
+    check_configs([problem], some(2), families=FILTER1D.families)
 
 
 @pytest.mark.parametrize("problem", [*SPREAD[::9], *LARGE], ids=lambda problem: problem.key())

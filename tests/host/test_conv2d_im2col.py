@@ -164,10 +164,10 @@ def test_tiles_that_end_between_powers_of_two(
     host: Runtime, quickest: HostCompiler, columns: int, results: int, pass_: Pass, blocks: int
 ) -> None:
     """Their last exchange of vectors has two for four; some end within the result, or beyond it."""
-    sizes = (136, results) if pass_ is Pass.FPROP else (results, 136)
+    channels, filters = (136, results) if pass_ is Pass.FPROP else (results, 136)
     kind = "bfloat16" if blocks else "f16"
     problem = Conv2d(
-        (2, sizes[0], 4, 5), (sizes[1], sizes[0], 2, 1), **KINDS[kind], layout="nhwc", pass_=pass_, bias=True
+        (2, channels, 4, 5), (filters, channels, 2, 1), **KINDS[kind], layout="nhwc", pass_=pass_, bias=True
     )  # type: ignore[arg-type]
     config = config_of(problem, columns=columns, blocks=blocks)
     assert (config.integer("columns"), config.integer("blocks")) == (columns, blocks)
