@@ -55,7 +55,8 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space, Valu
 
 COLUMNS = (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 256)
 """Between powers of two lie tiles that have no column beyond the result, or with which all tiles take one turn less:
-24x1024x14x14 to 512 has 25 x 5 tiles of 192 x 112 for 132 multiprocessors, but 37 x 4 of 128 x 128.
+24x1024x14x14 to 512 has 25 x 5 tiles of 192 x 112 for 132 multiprocessors, but 37 x 4 of 128 x 128. Where weights are
+contiguous along channels of the result (dgrad), a copy loads 64 of these, and no tile is smaller.
 """
 PIXEL_STAGES, FILTER_STAGES = (2, 3, 4, 6, 8), (2, 3, 4, 6, 8)
 FEW = ((4, 4), (4, 3), (3, 4), (3, 3), (3, 2), (2, 4), (2, 3), (2, 2))
@@ -242,12 +243,12 @@ def least_image(problem: Conv2d) -> Config:
 
 
 def image_space(problem: Conv2d, device: Device) -> Space:
-    least = least_image(problem).values()
+    least_config = least_image(problem)
+    least, least_columns = least_config.values(), least_config.integer("columns")
 
     channel_blocks = -(-problem.summed_channels // CHANNELS)
     most = most_splits(channel_blocks, problem.result_channels)
-    least_columns = CHANNELS if problem.pass_.is_transposed else COLUMNS[0]
-    columns = tuple(each for each in COLUMNS if each >= least_columns)
+    columns_of = tuple(each for each in COLUMNS if each >= least_columns)
 
     @functools.cache
     def tile(warpgroups: int, columns: int, sharing: str) -> Im2colImageGeometry:
@@ -259,7 +260,7 @@ def image_space(problem: Conv2d, device: Device) -> Space:
         return stages_fit(own, pixel_stages, filter_stages, device)
 
     own = {
-        "columns": Parameter("columns", columns, "channels of the result, a warpgroup"),
+        "columns": Parameter("columns", columns_of, "channels of the result, a warpgroup"),
         "channels": Parameter("channels", (CHANNELS,), "that a stage sums over: 128 bytes of a pixel"),
         "reach": Parameter(
             "sharing", tuple(each.value for each in Sharing), "which taps read the same stage of pixels"

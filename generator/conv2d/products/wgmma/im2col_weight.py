@@ -15,7 +15,6 @@ from warpsmith.generator.conv2d.products.wgmma import wgmma_weight
 from warpsmith.generator.conv2d.products.wgmma.clusters import CLUSTER_BLOCKS, adding_ns, clusters_at_once
 from warpsmith.generator.conv2d.products.wgmma.im2col_window import (
     CHANNELS,
-    COLUMNS,
     LINE_BYTES,
     NAME,
     STARTS,
@@ -41,6 +40,8 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.generator.steps import aligned
 
+COLUMNS = (64, 96, 128, 192, 256)
+"""A copy loads 64 channels, so tiles of 96 load more than they read."""
 STAGES = (2, 3, 4, 6, 8)
 COPY_BYTES_PER_CYCLE = 100
 """Bytes that a multiprocessor's copy engine brings."""

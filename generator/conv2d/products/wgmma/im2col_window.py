@@ -154,10 +154,6 @@ LEAST_CORNER, MOST_CORNER, MOST_OFFSET, MOST_STEP = -128, 127, 255, 8
 """Limits of cuTensorMapEncodeIm2col, rank 4: corners of the window over images, a copy's offset in the window, and the
 step from pixel to pixel.
 """
-COLUMNS = (64, 96, 128, 192, 256)
-"""Columns per tile where weights are contiguous along result channels. A copy loads 64 channels, so tiles of 96 load
-more than they read.
-"""
 STARTS = 4
 """Start configs of a search: the model's next choices after the default, because the model is 5% off in the mean."""
 

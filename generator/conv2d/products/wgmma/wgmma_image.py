@@ -163,7 +163,7 @@ class WgmmaImageGeometry(ImageTiles):
     @property
     def stores_vectors(self) -> bool:
         """Whether lanes store channel vectors of 16-bit results: four steps of 8 channels, exchanged within a quad. The
-        last exchange of a tile may have two.
+        last exchange of a tile may have two. Tiles of 16 columns store pairs: vectors have not been timed there.
         """
         has_16_bits, is_wide = not self.arithmetic.scales, self.columns >= 4 * CHUNK
         fills_vectors = self.results % CHUNK == 0 and self.columns % (2 * CHUNK) == 0
