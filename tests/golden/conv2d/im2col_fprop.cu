@@ -20,8 +20,6 @@ constexpr int kTilesM = 523;  // tiles along M, per phase
 constexpr int kAccumulators = kTileN / 2;  // per thread
 constexpr int kGroups = 1;
 constexpr int kN = 64;  // channels of the result per group
-constexpr int kRows = 56;  // rows of the result
-constexpr int kColumns = 56;
 constexpr int kRowPitch = 56;  // rows per image, rows between images included
 constexpr int kColumnPitch = 56;  // pixels per row, pixels between rows included
 constexpr int kM = 100352;  // pixels of all images, those between images included
@@ -47,7 +45,7 @@ struct Tap {
     int weight;  // place in the filter
     bool begins, ends;  // whether it is the first, or last, tap that reads the stage
 };
-__constant__ Tap kTap[] = {
+__constant__ constexpr Tap kTap[] = {
     {0, 0, 0, 0, true, true},
     {0, 1, 0, 1, true, true},
     {0, 2, 0, 2, true, true},
@@ -185,6 +183,27 @@ template <int kRegisters> __device__ __forceinline__ void setmaxnreg_inc() {
 }
 #endif
 
+#ifndef WARPSMITH_ON_HOST  // the host device runs one launch after the other
+// Lets the next launch begin once all blocks of this one have begun.
+__device__ __forceinline__ void let_next_launch_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
+
+// Waits until the launch before has ended and its results can be read.
+__device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#endif
+
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
+// The producer warp has initialised the mbarriers; it does not wait for the consumer warps. kThreads counts all of
+// them.
+template <int kThreads> __device__ __forceinline__ void announce_barriers() {
+    asm volatile("bar.arrive 15, %0;" ::"n"(kThreads) : "memory");
+}
+
+// Waits in a consumer warp until the mbarriers are initialised.
+template <int kThreads> __device__ __forceinline__ void await_barriers() {
+    asm volatile("bar.sync 15, %0;" ::"n"(kThreads) : "memory");
+}
+#endif
+
 // The next stage of a circular pipeline, and the parity of its mbarrier phase.
 template <int kStages> struct PipelineState {
     int number = 0;
@@ -280,6 +299,11 @@ __device__ __forceinline__ void tma_load_im2col(void* shared, const TensorMap& m
         : "memory");
 }
 
+// Fetches the map itself, which the first load would wait for.
+__device__ __forceinline__ void prefetch(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
 // True in one thread of a warp. Unlike a lane's number it tells the compiler that one thread executes what follows.
 __device__ __forceinline__ bool is_elected() {
     unsigned elected;
@@ -299,6 +323,7 @@ __device__ __forceinline__ void copy_tiles(const TensorMap& x, const TensorMap& 
         const int row = offset / kColumnPitch - 1;  // corner of the window in the source
         const int column = offset % kColumnPitch - 1;
         const int result = tile.column * kTileN;  // first filter of w
+#pragma unroll 1
         for (int block = 0; block < kChannelBlocks; ++block) {
 #pragma unroll 1
             for (int t = 0; t < kTaps; ++t) {
@@ -326,13 +351,7 @@ __device__ __forceinline__ void copy_tiles(const TensorMap& x, const TensorMap& 
 // Address of the result of row m, first channel of the tile's group; nullptr if m is no pixel of the result.
 __device__ __forceinline__ Element* target_of(int m, const Tile& tile,
                                               Element* y) {
-    const int image = m / (kRowPitch * kColumnPitch), offset = m % (kRowPitch * kColumnPitch);
-    const int row = offset / kColumnPitch, column = offset % kColumnPitch;
-    if (m >= kM || row >= kRows || column >= kColumns) {
-        return nullptr;  // between rows or images
-    }
-    const size_t pixel = (static_cast<size_t>(image) * kRows + row) * kColumns + column;
-    return y + (pixel * kGroups + tile.group) * kN;
+    return m < kM ? y + (static_cast<size_t>(m) * kGroups + tile.group) * kN : nullptr;
 }
 
 // Transposes the 4 x 4 registers of a quad: register i of lane t becomes register t of lane i.
@@ -388,21 +407,29 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const __grid_consta
     char* const memory = reinterpret_cast<char*>(shared);
     char* const behind_stages = memory + kPixelStages * kPixelStage + kFilterStages * kFilterStage;
     Barriers& barriers = *reinterpret_cast<Barriers*>(behind_stages);
-    if (threadIdx.x == 0) {
-        init_barriers(barriers.pixels_full, barriers.pixels_empty, 4 * kWarpgroups);
-        init_barriers(barriers.filters_full, barriers.filters_empty, 4 * kWarpgroups);
-        fence_proxy_async();
-    }
-    __syncthreads();
     const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);  // warpgroup; warp-uniform
     if (group == kWarpgroups) {
         setmaxnreg_dec<24>();
-        if (threadIdx.x < 128 * kWarpgroups + 32 && is_elected()) {
-            copy_tiles(x, w, memory, barriers);
+        if (threadIdx.x < 128 * kWarpgroups + 32) {
+            if (is_elected()) {
+                prefetch(x);
+                prefetch(w);
+                init_barriers(barriers.pixels_full, barriers.pixels_empty, 4 * kWarpgroups);
+                init_barriers(barriers.filters_full, barriers.filters_empty, 4 * kWarpgroups);
+                fence_proxy_async();
+            }
+            __syncwarp();
+            announce_barriers<128 * kWarpgroups + 32>();
+            wait_for_launch_before();
+            if (is_elected()) {
+                copy_tiles(x, w, memory, barriers);
+            }
         }
         return;
     }
     setmaxnreg_inc<160>();
+    wait_for_launch_before();  // it may read what this one writes
+    await_barriers<128 * kWarpgroups + 32>();
     const bool is_first_lane = threadIdx.x % 32 == 0;
     const SmemDescriptor own_pixels = swizzled_smem_descriptor(memory + group * (64 * kRowBytes));
     const SmemDescriptor all_filters =

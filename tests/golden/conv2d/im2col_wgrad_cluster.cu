@@ -49,7 +49,7 @@ struct TapSet {
     int shifts[kTaps];  // pixels from the first tap's pixels to those of each tap
     int weights[kTaps];  // place of each tap in the filter; -1: no tap
 };
-__constant__ TapSet kTapSet[kTapSets] = {
+__constant__ constexpr TapSet kTapSet[kTapSets] = {
     {0, 0, {0, 1, 2}, {0, 1, 2}},
     {1, 0, {0, 1, 2}, {3, 4, 5}},
     {2, 0, {0, 1, 2}, {6, 7, 8}},
@@ -181,6 +181,27 @@ template <int kRegisters> __device__ __forceinline__ void setmaxnreg_inc() {
 }
 #endif
 
+#ifndef WARPSMITH_ON_HOST  // the host device runs one launch after the other
+// Lets the next launch begin once all blocks of this one have begun.
+__device__ __forceinline__ void let_next_launch_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
+
+// Waits until the launch before has ended and its results can be read.
+__device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#endif
+
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
+// The producer warp has initialised the mbarriers; it does not wait for the consumer warps. kThreads counts all of
+// them.
+template <int kThreads> __device__ __forceinline__ void announce_barriers() {
+    asm volatile("bar.arrive 15, %0;" ::"n"(kThreads) : "memory");
+}
+
+// Waits in a consumer warp until the mbarriers are initialised.
+template <int kThreads> __device__ __forceinline__ void await_barriers() {
+    asm volatile("bar.sync 15, %0;" ::"n"(kThreads) : "memory");
+}
+#endif
+
 // The next stage of a circular pipeline, and the parity of its mbarrier phase.
 template <int kStages> struct PipelineState {
     int number = 0;
@@ -306,12 +327,24 @@ __device__ __forceinline__ void tma_load_im2col(void* shared, const TensorMap& m
           "h"(static_cast<unsigned short>(rows_on))
         : "memory");
 }
+
+// Fetches the map itself, which the first load would wait for.
+__device__ __forceinline__ void prefetch(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// True in one thread of a warp. Unlike a lane's number it tells the compiler that one thread executes what follows.
+__device__ __forceinline__ bool is_elected() {
+    unsigned elected;
+    asm volatile("{ .reg .pred elected; elect.sync _|elected, 0xffffffff; selp.u32 %0, 1, 0, elected; }"
+                 : "=r"(elected));
+    return elected != 0;
+}
 #endif
 
-// The producer warp: lane 0 issues all TMA loads of a k tile.
+// One thread issues all TMA loads.
 __device__ __forceinline__ void copy_stages(const TensorMap& x, const TensorMap& dy, const Tile& tile, int first_step,
                                             int steps, char* memory, Barriers& barriers) {
-    const int lane = threadIdx.x % 32;
     const int x_channel = tile.row * (64 * kChannelGroups),
               dy_channel = tile.column * kTileN;
     PipelineState<kStages> next;
@@ -323,20 +356,17 @@ __device__ __forceinline__ void copy_stages(const TensorMap& x, const TensorMap&
         char* const stage = memory + next.number * kStage;
         Mbarrier* const full = &barriers.full[next.number];
         mbarrier_wait_parity(&barriers.empty[next.number], next.parity ^ 1);
-        if (lane == 0) {
-            mbarrier_arrive_expect_tx(full, kStage);
+        mbarrier_arrive_expect_tx(full, kStage);
 #pragma unroll
-            for (int i = 0; i < kChannelGroups; ++i) {
-                tma_load_im2col(stage + i * kXTile, x, x_channel + 64 * i,
-                                column - 1, row - 1, image,
-                                kTapSet[tile.taps].column, kTapSet[tile.taps].row, full);
-            }
-#pragma unroll
-            for (int i = 0; i < kDyTiles; ++i) {
-                tma_load_im2col(stage + kXStage + i * kDyTile, dy, dy_channel + 64 * i, column, row, image, 0, 0, full);
-            }
+        for (int i = 0; i < kChannelGroups; ++i) {
+            tma_load_im2col(stage + i * kXTile, x, x_channel + 64 * i,
+                            column - 1, row - 1, image,
+                            kTapSet[tile.taps].column, kTapSet[tile.taps].row, full);
         }
-        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < kDyTiles; ++i) {
+            tma_load_im2col(stage + kXStage + i * kDyTile, dy, dy_channel + 64 * i, column, row, image, 0, 0, full);
+        }
         next.advance();
     }
 }
@@ -391,11 +421,6 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const __grid_consta
     extern __shared__ __align__(1024) float4 shared[];
     char* const memory = reinterpret_cast<char*>(shared);
     Barriers& barriers = *reinterpret_cast<Barriers*>(memory + kBarriersAt);
-    if (threadIdx.x == 0) {
-        init_barriers(barriers.full, barriers.empty, 4 * kWarpgroups);
-        fence_proxy_async();
-    }
-    __syncthreads();
     const Tile tile = tile_of(blockIdx.x);
     const int first_step = tile.split * kSplitSteps;
     const int steps = min(kSplitSteps, kAllSteps - first_step);
@@ -403,11 +428,24 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const __grid_consta
     if (group == kWarpgroups) {
         setmaxnreg_dec<24>();
         if (threadIdx.x < 128 * kWarpgroups + 32) {
-            copy_stages(x, dy, tile, first_step, steps, memory, barriers);
+            if (is_elected()) {
+                prefetch(x);
+                prefetch(dy);
+                init_barriers(barriers.full, barriers.empty, 4 * kWarpgroups);
+                fence_proxy_async();
+            }
+            __syncwarp();
+            announce_barriers<128 * kWarpgroups + 32>();
+            wait_for_launch_before();
+            if (is_elected()) {
+                copy_stages(x, dy, tile, first_step, steps, memory, barriers);
+            }
         }
         return;
     }
     setmaxnreg_inc<160>();
+    wait_for_launch_before();  // it may read what this one writes
+    await_barriers<128 * kWarpgroups + 32>();
     const bool is_first_lane = threadIdx.x % 32 == 0;
     const int own_tap = group / kChannelGroups, channel_group = group % kChannelGroups;
     const SmemDescriptor own_x = swizzled_smem_descriptor(memory + channel_group * kXTile +

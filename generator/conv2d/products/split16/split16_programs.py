@@ -52,7 +52,7 @@ def weight_program(family: str, template: str, problem: Conv2d, config: Config, 
 
 
 def summing(family: str, problem: Conv2d, geometry: WeightTiles) -> tuple[Unit, Launch]:
-    """Unit and launch of the kernel that adds up wgrad's partial sums."""
+    """Unit and launch of the kernel that adds up wgrad's partial sums; it begins early if the GEMM does."""
     name = f"{family}_sum"
     total = render(
         "conv2d/halves_sum.cu.jinja",
@@ -64,10 +64,10 @@ def summing(family: str, problem: Conv2d, geometry: WeightTiles) -> tuple[Unit, 
     )
     arguments = (Pointer(PARTS), *geometry.x.powers, *geometry.dy.powers, Pointer(problem.output.name))
     launch = Launch.of_blocks(name, geometry.sum_blocks, SUM_THREADS, arguments)
-    return Unit(name, total), dataclasses.replace(launch, unit=name)
+    return Unit(name, total), dataclasses.replace(launch, unit=name, begins_early=geometry.maps)
 
 
 def multiplying(family: str, geometry: ImageTiles | WeightTiles, arguments: tuple[Argument, ...]) -> Launch:
-    """The launch of the GEMM kernel."""
+    """The launch of the GEMM kernel, which begins early if tensor maps describe its operands."""
     launch = Launch.of_blocks(family, geometry.blocks, geometry.threads, arguments)
-    return dataclasses.replace(launch, shared_bytes=geometry.shared_bytes, unit=MAIN)
+    return dataclasses.replace(launch, shared_bytes=geometry.shared_bytes, unit=MAIN, begins_early=geometry.maps)

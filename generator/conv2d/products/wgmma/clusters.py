@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from warpsmith.generator.device import REFERENCE, Device
 
-CLUSTERS = {2: 64, 3: 36, 4: 27, 5: 20, 6: 16, 8: 13}
-"""Clusters that an H200's 132 multiprocessors hold at once, by their blocks; more take another round (three GPUs). All
-blocks of a cluster lie in one part of the GPU, and these parts have unequal numbers of multiprocessors.
+CLUSTERS = {2: 64, 3: 36, 4: 23, 5: 20, 6: 16, 8: 13}
+"""Clusters that an H200's 132 multiprocessors hold at once, by their blocks; more take another round. All blocks of a
+cluster lie in one part of the GPU, and these parts have unequal numbers of multiprocessors: three GPUs held 27 clusters
+of four blocks, a fourth did not hold 24.
 """
-SURE = 7 / 8
-"""Share of CLUSTERS up to which a default relies on them: on a fourth H200 57 to 63 clusters of two blocks took 1.15 to
-1.4 times as long as expected, and 56 did not.
+SURE = 4 / 5
+"""Share of CLUSTERS up to which defaults of fprop and dgrad rely on them: on two other H200s 56 to 63 clusters of two
+blocks took 1.15 to 1.4 times as long as expected.
 """
 CLUSTER_BLOCKS = max(CLUSTERS)
 """Most blocks of a cluster: the portable size."""

@@ -15,9 +15,9 @@ from typing import ClassVar
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col, why_no_lines, why_no_pixels
+from warpsmith.generator.conv2d.products.wgmma.im2col_image import Im2colImageGeometry
 from warpsmith.generator.conv2d.products.wgmma.im2col_window import CHANNELS, PRODUCT_CHANNELS
 from warpsmith.generator.conv2d.products.wgmma.merged_side import (
-    MergedImageGeometry,
     MergedImages,
     MergedWeightGeometry,
     MergedWeights,
@@ -57,7 +57,7 @@ def _why_none(problem: Conv2d) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class GroupsImageGeometry(MergedImageGeometry):
+class GroupsImageGeometry(Im2colImageGeometry):
     """One config of fprop or dgrad, of the merged layer."""
 
     name: ClassVar[str] = NAME

@@ -65,17 +65,18 @@ PREFERRED = {Sharing.ROW: ((4, 8), (4, 6), *FEW), Sharing.NONE: ((8, 8), (6, 6),
 layers of 7x7 to 14x14 pixels take 6% to 16% less time; others take equal times (H200).
 """
 IMAGES = Sustained(
-    tensor_share=1.19,
-    step_cycles=61,
-    l2_share=73 / 28 * L2_SHARE,
-    tile_cycles=576,
-    column_cycles=4.9,
-    latency_cycles=1390,
-    begin_ns=3200,
-    memory=0.2,
+    tensor_share=1.15,
+    step_cycles=68,
+    l2_share=68 / 28 * L2_SHARE,
+    tile_cycles=0,
+    column_cycles=3.7,
+    latency_cycles=950,
+    begin_ns=1750,
+    memory=0.6,
 )
-"""Fitted to 272 times of 36 passes (H200, 2026-11-29), 8% off in the root mean square. The tensor cores' share is that
-of a lower clock than these kernels have, `CLOCK_SHARE`.
+"""Fitted to 179 times of 40 passes (H200, 2026-11-30): 16% off in the root mean square, and its choice takes 1.005
+times as long as the best of a pass in the mean, 1.11 at most; 1.010 and 1.08 of 43 other passes in another run. The
+tensor cores' share is that of a lower clock than these kernels have, `CLOCK_SHARE`.
 """
 
 QUAD = 4
@@ -213,6 +214,14 @@ class Im2colImageGeometry(WgmmaImageGeometry):
         return lines_of(self.columns) if self.transposes_filters else self.columns
 
     @property
+    def filter_reads(self) -> float:
+        if not self.transposes_filters:
+            return self.filter_lines
+        # A copy of 64 channels that does not begin at a line of L2 reads from two.
+        apart = sum(tile * self.columns % CHANNELS != 0 for tile in range(self.tiles_across))
+        return self.filter_lines * (1 + apart / self.tiles_across)
+
+    @property
     def pixel_bytes(self) -> int:
         """Bytes per stage of pixels."""
         return LINE_BYTES * self.run
@@ -220,6 +229,12 @@ class Im2colImageGeometry(WgmmaImageGeometry):
     @property
     def workspace_bytes(self) -> int:
         return 0
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some positions are no pixels of the result, or another phase's."""
+        axes = (self.lattice.rows, self.lattice.columns)
+        return len(self.lattice.phases) > 1 or any(axis.pitch != axis.results for axis in axes)
 
     @property
     def shared_bytes(self) -> int:

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText
-from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, LAUNCH_NS, Sustained, TimedConfig
+from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, Sustained, TimedConfig
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, PARTS, multiplying, summing
 from warpsmith.generator.conv2d.products.wgmma import wgmma_weight
 from warpsmith.generator.conv2d.products.wgmma.clusters import CLUSTER_BLOCKS, adding_ns, clusters_at_once
@@ -45,18 +45,21 @@ COLUMNS = (64, 96, 128, 192, 256)
 STAGES = (2, 3, 4, 6, 8)
 COPY_BYTES_PER_CYCLE = 100
 """Bytes that a multiprocessor's copy engine brings."""
+SUM_BEGIN_NS = 500
+"""Nanoseconds of a second launch that adds up parts, and begins before the first has ended."""
 WEIGHTS = Sustained(
     tensor_share=1.0,
     step_cycles=27,
     l2_share=82 / 28 * L2_SHARE,
-    tile_cycles=1800,
+    tile_cycles=900,
     latency_cycles=1400,
-    begin_ns=3700,
-    memory=0.23,
+    begin_ns=2900,
+    memory=0.45,
 )
-"""Fitted, with the constants above, to 440 times of 19 passes (H200, 2026-11-29): 12% off in the root mean square, and
-its choice takes 1.04 times as long as the best of a pass in the mean, 1.18 at most. L2 serves blocks that read the same
-lines at once together, so that its share is above 1.
+"""Fitted, with the constants above, to 440 times of 19 passes (H200, 2026-11-29); the cycles of a tile, the begin and the
+share of memory again to 223 of 24 passes a day later: 18% off in the root mean square, and the choice takes 1.04 times
+the best of a pass in the mean, 1.30 at most. L2 serves blocks that read the same lines at once together, so that its
+share is above 1.
 """
 LEAST = Config.of({**LEAST_WEIGHT, "columns": CHANNELS})
 """The config that takes least memory."""
@@ -149,7 +152,7 @@ class Im2colWeightGeometry(WgmmaWeightGeometry):
         if splits == 1:
             return 0.0
         if not self.is_cluster(splits):
-            return LAUNCH_NS + super().summing_ns(splits, device)
+            return SUM_BEGIN_NS + super().summing_ns(splits, device)
         return adding_ns(4 * GROUP_CHANNELS * self.columns * self.warpgroups, splits, device)
 
     @property

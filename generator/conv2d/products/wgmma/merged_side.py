@@ -39,18 +39,10 @@ THREADS = 256
 
 
 @dataclasses.dataclass(frozen=True)
-class MergedImageGeometry(Im2colImageGeometry):
-    """One config of fprop or dgrad, of the wider layer."""
-
-    begins_early: ClassVar[bool] = True
-
-
-@dataclasses.dataclass(frozen=True)
 class MergedWeightGeometry(Im2colWeightGeometry):
     """One config of wgrad, of the wider layer."""
 
     cluster_blocks: ClassVar[int] = 1
-    next_begins_early: ClassVar[bool] = True
 
     @property
     def stores_results(self) -> bool:
@@ -64,7 +56,7 @@ class MergedWeightGeometry(Im2colWeightGeometry):
 class Merging:
     """How a family finds the wider layer of a layer."""
 
-    image: type[MergedImageGeometry]
+    image: type[Im2colImageGeometry]
     """Configs of fprop and dgrad; its name is the family's."""
     weight: type[MergedWeightGeometry]
     """Configs of wgrad."""
@@ -150,7 +142,7 @@ class MergedImages(MergedSide):
     def own_bytes(self, layer: Conv2d) -> int:
         return aligned(2 * math.prod(layer.weight))
 
-    def geometry(self, problem: Conv2d, config: Config) -> MergedImageGeometry:
+    def geometry(self, problem: Conv2d, config: Config) -> Im2colImageGeometry:
         geometry = self.merging.image.of(self.merging.layer(problem), config)
         results = problem.input[1] if problem.pass_.is_transposed else problem.weight[0]
         own = results if self.merging.shares_filters else 0
@@ -163,7 +155,6 @@ class MergedImages(MergedSide):
         filters = dataclasses.replace(filters, buffer=WIDE)
         bias = (Pointer("b"),) if problem.bias else ()
         multiply = multiplying(merging.family, geometry, (images, filters, *bias, Pointer(problem.output.name)))
-        multiply = dataclasses.replace(multiply, begins_early=geometry.begins_early)
         source = render("conv2d/warpgroup_image.cu.jinja", p=text, g=geometry, config=config.key())
         vectors = math.prod(layer.weight) // CHUNK
         widen = merging.launch(WIDE, vectors, Pointer("w"), Pointer(WIDE))
@@ -186,7 +177,7 @@ class MergedWeights(MergedSide):
         multiply = multiplying(merging.family, geometry, (*geometry.tensor_maps, Pointer(PARTS)))
         source = render("conv2d/warpgroup_weight.cu.jinja", p=text, g=geometry, config=config.key())
         add = merging.launch(SUM, math.prod(problem.weight), Pointer(PARTS), Pointer("dw"))
-        add = dataclasses.replace(add, begins_early=geometry.next_begins_early)
+        add = dataclasses.replace(add, begins_early=True)
         sums = {"splits": geometry.splits, "wide_weights": geometry.weights}
         adding = merging.unit(SUM, "conv2d/merged_sum.cu.jinja", problem, **sums)
         units, parts = (Unit(MAIN, source), adding), Workspace(PARTS, geometry.sum_bytes)

@@ -16,8 +16,8 @@ from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col, why_no_lines, why_no_pixels
+from warpsmith.generator.conv2d.products.wgmma.im2col_image import Im2colImageGeometry
 from warpsmith.generator.conv2d.products.wgmma.merged_side import (
-    MergedImageGeometry,
     MergedImages,
     MergedWeightGeometry,
     MergedWeights,
@@ -58,7 +58,7 @@ def _why_none(problem: Conv2d) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class PixelsImageGeometry(MergedImageGeometry):
+class PixelsImageGeometry(Im2colImageGeometry):
     """One config of fprop or dgrad, of the layer of fewer pixels."""
 
     name: ClassVar[str] = NAME

@@ -71,8 +71,6 @@ class WgmmaImageGeometry(ImageTiles):
     name: ClassVar[str] = NAME
     """Name of the family and of the GEMM kernel."""
     sustained: ClassVar[Sustained] = LINE
-    begins_early: ClassVar[bool] = False
-    """Whether the GEMM begins before the launch that writes its weights has ended."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -132,6 +130,11 @@ class WgmmaImageGeometry(ImageTiles):
     def filter_lines(self) -> int:
         """Columns of weights that a stage is filled with."""
         return self.columns
+
+    @property
+    def filter_reads(self) -> float:
+        """Lines of a stage of weights that L2 serves."""
+        return self.filter_lines
 
     @property
     def copy_cycles(self) -> float:
@@ -351,7 +354,7 @@ def image_ns(geometry: WgmmaImageGeometry, device: Device) -> float:
     """Nanoseconds of all rounds of tiles of fprop or dgrad."""
     steps, stages = len(geometry.steps), sum(step.begins for step in geometry.steps)
     depth, share = geometry.chunks * 8, stages / max(steps, 1)
-    nbytes = 2 * geometry.arithmetic.parts * depth * (geometry.filter_lines + geometry.run * share)
+    nbytes = 2 * geometry.arithmetic.parts * depth * (geometry.filter_reads + geometry.run * share)
     copying = COPY_CYCLES + geometry.copy_cycles * share
     products = geometry.tile_m * geometry.product_columns * depth * geometry.filled
     part_products = geometry.arithmetic.products * products
@@ -372,7 +375,7 @@ def _image_candidates(
     summed, results = folded(problem).summed_channels, folded(problem).result_channels
     least = CHANNELS[0]
     depths = [each for each in CHANNELS if each == least or -(-summed // each) * each < summed + least]
-    for warpgroups, columns in warpgroup_tiles(problem, results, device):
+    for warpgroups, columns in warpgroup_tiles(problem, results, device, space):
         for channels in depths[-2:]:
             for choice, stages in choices:
                 tile = {"warpgroups": warpgroups, "columns": columns, "channels": channels, **choice}

@@ -66,12 +66,15 @@ def registers(problem: Conv2d, columns: int) -> int:
     return columns // 2 * sums_of(problem) + OTHER_REGISTERS
 
 
-def warpgroup_tiles(problem: Conv2d, results: int, device: Device) -> list[tuple[int, int]]:
-    """Pairs of warpgroups and columns that fit the registers of an SM, without more columns than the result needs."""
+def warpgroup_tiles(problem: Conv2d, results: int, device: Device, space: Space) -> list[tuple[int, int]]:
+    """Pairs of warpgroups and columns of the space that fit the registers of an SM, without more columns than the
+    result needs."""
+    values = {each.name: each.values for each in space.parameters}
     return [
         (warpgroups, columns)
         for warpgroups in WARPGROUPS
-        for columns in COLUMNS
+        for columns in values["columns"]
+        if isinstance(columns, int)
         if fits_registers(problem, warpgroups, columns, device)
         if columns <= GROUP_CHANNELS or columns < 2 * results
     ]

@@ -68,8 +68,6 @@ class WgmmaWeightGeometry(WeightTiles):
     name: ClassVar[str] = NAME
     """Name of the family and of the GEMM kernel."""
     sustained: ClassVar[Sustained] = LINE
-    next_begins_early: ClassVar[bool] = False
-    """Whether the launch that adds up partial sums begins before the GEMM has ended."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -259,7 +257,7 @@ def _choices(
     """The best split-K factor of each tile."""
     layer = folded(problem)
     count, groups = layer.weight[2] * layer.weight[3], -(-layer.group_channels // GROUP_CHANNELS)
-    for warpgroups, columns in warpgroup_tiles(problem, problem.group_filters, device):
+    for warpgroups, columns in warpgroup_tiles(problem, problem.group_filters, device, space):
         for taps in (each for each in WARPGROUPS if warpgroups % each == 0 and each <= count):
             if warpgroups // taps > groups:
                 continue

@@ -179,7 +179,8 @@ class DepthwiseLastImageGeometry:
     @property
     def window(self) -> int:
         """Pixels of a row that a thread reads at once, in the largest phase."""
-        return max(met(each, self.column_axis.multiple, self.columns) for each in self.column_axis.phases)
+        axis = self.column_axis
+        return max(met(each.count, each.spread, axis.multiple, self.columns) for each in axis.phases)
 
     @property
     def reads(self) -> Reads:
@@ -189,10 +190,10 @@ class DepthwiseLastImageGeometry:
         for down in self.row_axis.phases:
             taps = min(self.tap_rows, down.count)
             rounds = down.count // taps if taps else 0
-            of_round = met(dataclasses.replace(down, count=taps), self.row_axis.multiple, self.rows)
+            of_round = met(taps, down.spread, self.row_axis.multiple, self.rows)
             for across in self.column_axis.phases:
                 rows += rounds * of_round
-                window = met(across, self.column_axis.multiple, self.columns)
+                window = met(across.count, across.spread, self.column_axis.multiple, self.columns)
                 behind = across.low + last + window - self.column_axis.sources
                 pixels += rounds * of_round * window
                 checked += rounds * of_round * min(max(-across.low, 0) + max(behind, 0), window)

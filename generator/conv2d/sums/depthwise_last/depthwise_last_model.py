@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
-from warpsmith.generator.conv2d.layer.axes import Taps
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_model import (
     TURN_BYTES,
@@ -49,9 +49,16 @@ class Reads:
     products: int
 
 
-def met(taps: Taps, multiple: int, steps: int) -> int:
-    """Number of source rows, or columns, that some of `taps` reads for `steps` steps of a phase."""
-    return len({step * multiple + tap * taps.spread for step in range(steps) for tap in range(taps.count)})
+@functools.lru_cache(maxsize=4096)  # a ranking of configs asks for the same few again and again
+def met(taps: int, spread: int, multiple: int, steps: int) -> int:
+    """Number of source rows, or columns, that some of `taps` reads for `steps` steps of a phase.
+
+    Args:
+        taps, spread: number of taps, and source rows from one to the next.
+        multiple: source rows from one step to the next.
+        steps: steps of the phase.
+    """
+    return len({step * multiple + tap * spread for step in range(steps) for tap in range(taps)})
 
 
 def load_instructions(vector: int, dtype: DType) -> int:

@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 
-from warpsmith.generator.conv2d.layer.axes import Taps
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
@@ -199,12 +198,12 @@ class DepthwiseLastWeightGeometry:
     @property
     def window(self) -> int:
         """Pixels of a row that a thread reads at once."""
-        return met(_taps(self.filter_columns, self.dilation[1]), self.stride[1], self.columns)
+        return met(self.filter_columns, self.dilation[1], self.stride[1], self.columns)
 
     @property
     def reads(self) -> Reads:
         """What a thread reads for one strip; `weights` counts the gradients of y."""
-        rows = met(_taps(self.tap_rows, self.dilation[0]), self.stride[0], self.rows)
+        rows = met(self.tap_rows, self.dilation[0], self.stride[0], self.rows)
         positions = self.rows * self.columns
         checked = rows * min(self.outside, self.window)
         return Reads(rows, rows * self.window, checked, positions, positions * self.tap_rows * self.filter_columns)
@@ -214,11 +213,6 @@ class DepthwiseLastWeightGeometry:
         """Fewest registers per thread: sums, and gradients and a row of pixels in their element type."""
         read = self.rows * self.columns + self.window
         return self.row_sums * self.tap_rows + self.vector * read * self.itemsize // FLOAT_BYTES
-
-
-def _taps(count: int, spread: int) -> Taps:
-    """The rows, or columns, of a filter as taps of one phase."""
-    return Taps(count, 0, 1, 0, spread)
 
 
 ROWS = (1, 2, 4)

@@ -55,6 +55,9 @@ template <int kRegisters> void setmaxnreg_inc() {}
 inline void sync_warpgroup(int number) { ::warpsmith_host::running_block->meet(static_cast<unsigned>(number), 128); }
 // Barrier of the first kThreads threads of a block.
 template <int kThreads> void sync_first_threads() { ::warpsmith_host::running_block->meet(0, kThreads); }
+// The mbarriers are initialised. Here the warp that announces it waits for the others too, which makes no difference.
+template <int kThreads> void announce_barriers() { ::warpsmith_host::running_block->meet(14, kThreads); }
+template <int kThreads> void await_barriers() { ::warpsmith_host::running_block->meet(14, kThreads); }
 
 // A cluster's blocks run one after the other, each to its end: all but the last leave a copy of their memory, and the
 // last one does the work of all.

@@ -12,6 +12,8 @@ struct TensorMap {
 };
 static_assert(sizeof(TensorMap) == 128, "as large as on a GPU");
 
+inline void prefetch(const TensorMap &) {}
+
 // Copies channels of the pixels at consecutive positions, starting at a position given by its pixel. The pixels read
 // lie `rows_on` rows and `columns_on` columns further.
 inline void tma_load_im2col(void *shared, const TensorMap &map, int channel, int column, int row, int image, int columns_on,
