@@ -56,10 +56,10 @@ WEIGHTS = Sustained(
     begin_ns=2900,
     memory=0.45,
 )
-"""Fitted, with the constants above, to 440 times of 19 passes (H200, 2026-11-29); the cycles of a tile, the begin and the
-share of memory again to 223 of 24 passes a day later: 18% off in the root mean square, and the choice takes 1.04 times
-the best of a pass in the mean, 1.30 at most. L2 serves blocks that read the same lines at once together, so that its
-share is above 1.
+"""Fitted, with the constants above, to 440 times of 19 passes (H200, 2026-11-29); the cycles of a tile, the begin and
+the share of memory again to 223 of 24 passes a day later: 18% off in the root mean square, and the choice takes 1.04
+times the best of a pass in the mean, 1.30 at most. L2 serves blocks that read the same lines at once together, so that
+its share is above 1.
 """
 LEAST = Config.of({**LEAST_WEIGHT, "columns": CHANNELS})
 """The config that takes least memory."""
