@@ -13,6 +13,7 @@ Row i of phase f is row i * phases + f of the result. Its tap t is row `first + 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from math import gcd, prod
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
@@ -70,6 +71,7 @@ class LayerAxis:
         return any(taps.low < 0 or last + taps.low >= self.sources for taps in self.phases)
 
 
+@functools.lru_cache(maxsize=256)  # each config of a layer asks for them
 def axes_of(problem: Conv2d) -> tuple[LayerAxis, ...]:
     """The axes of a plane of fprop or dgrad, rows first. Raises ValueError for wgrad, a sum of another kind."""
     if problem.pass_.sums_images:

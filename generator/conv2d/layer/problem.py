@@ -206,7 +206,7 @@ class Conv2d(Problem):
             nonfinite=nonfinite,
         )
 
-    @property
+    @functools.cached_property
     def output_size(self) -> Pair:
         """Rows P and columns Q of y."""
         rows, columns = (
