@@ -5,7 +5,7 @@
 // Split-K reduction of wgrad: adds the partial sums of filters and channels of one group in a fixed order. There are
 // sums for all pairs within 16 merged groups.
 constexpr int kThreads = 256;
-constexpr int kSplits = 6;
+constexpr int kSplits = 20;
 constexpr int kFilters = 4;  // per group
 constexpr int kChannels = 4;  // per group
 constexpr int kTaps = 9;

@@ -4,7 +4,7 @@
 // Split-K reduction of wgrad: adds the partial sums of filters and channels of one pixel, pixel by pixel, in a fixed
 // order. There are sums for all pairs within 4 merged pixels.
 constexpr int kThreads = 256;
-constexpr int kSplits = 6;
+constexpr int kSplits = 5;
 constexpr int kFilters = 58;
 constexpr int kChannels = 58;
 constexpr int kMerged = 4;  // pixels that became one

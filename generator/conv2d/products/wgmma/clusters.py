@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from warpsmith.generator.device import REFERENCE, Device
 
-CLUSTERS = {2: 64, 3: 36, 4: 23, 5: 20, 6: 16, 8: 13}
-"""Clusters that an H200's 132 multiprocessors hold at once, by their blocks; more take another round. All blocks of a
-cluster lie in one part of the GPU, and these parts have unequal numbers of multiprocessors: three GPUs held 27 clusters
-of four blocks, a fourth did not hold 24.
+CLUSTERS = {2: 64, 3: 36, 4: 27, 5: 20, 6: 16, 8: 13}
+"""Clusters that an H200's 132 multiprocessors hold at once, by their blocks; more take another round (three GPUs). All
+blocks of a cluster lie in one part of the GPU, and these parts have unequal numbers of multiprocessors.
 """
 SURE = 4 / 5
 """Share of CLUSTERS up to which defaults of fprop and dgrad rely on them: on two other H200s 56 to 63 clusters of two

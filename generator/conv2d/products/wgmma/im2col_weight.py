@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import ClassVar, Self
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
@@ -45,21 +46,23 @@ COLUMNS = (64, 96, 128, 192, 256)
 STAGES = (2, 3, 4, 6, 8)
 COPY_BYTES_PER_CYCLE = 100
 """Bytes that a multiprocessor's copy engine brings."""
-SUM_BEGIN_NS = 500
+SUM_BEGIN_NS = 650
 """Nanoseconds of a second launch that adds up parts, and begins before the first has ended."""
+SHARED_LINES = 0.157
+"""How much more L2 serves with each doubling of a tap's tiles: blocks that read the same lines at once are served
+together. Blocks of other taps read lines next to them: 9 or 25 taps of one tile each got 8 TB/s, 32 tiles 11 to 14.
+"""
 WEIGHTS = Sustained(
-    tensor_share=1.0,
-    step_cycles=27,
-    l2_share=82 / 28 * L2_SHARE,
-    tile_cycles=900,
-    latency_cycles=1400,
-    begin_ns=2900,
-    memory=0.45,
+    tensor_share=1.03,
+    step_cycles=19,
+    l2_share=34.5 / 28 * L2_SHARE,
+    tile_cycles=0,
+    latency_cycles=1560,
+    begin_ns=2700,
+    memory=0.444,
 )
-"""Fitted, with the constants above, to 440 times of 19 passes (H200, 2026-11-29); the cycles of a tile, the begin and
-the share of memory again to 223 of 24 passes a day later: 18% off in the root mean square, and the choice takes 1.04
-times the best of a pass in the mean, 1.30 at most. L2 serves blocks that read the same lines at once together, so that
-its share is above 1.
+"""Fitted, with the constants above, to 223 times of 24 passes (H200, 2026-11-30): 16% off in the root mean square, and
+its choice takes 1.016 times as long as the best of a pass in the mean, 1.15 at most.
 """
 LEAST = Config.of({**LEAST_WEIGHT, "columns": CHANNELS})
 """The config that takes least memory."""
@@ -140,8 +143,9 @@ class Im2colWeightGeometry(WgmmaWeightGeometry):
         return stages + 2 * BARRIER_BYTES * self.stages
 
     def l2_bytes(self, splits: int, device: Device) -> float:
-        """Fewer blocks than multiprocessors have all of the L2 rate."""
-        return self.stage_bytes * min(1.0, self.tiles * splits / device.multiprocessors)
+        """Fewer blocks than multiprocessors have all of the L2 rate, and blocks of the same tap more of it."""
+        served = 1 + SHARED_LINES * math.log2(self.tiles / len(self.tap_sets))
+        return self.stage_bytes * min(1.0, self.tiles * splits / device.multiprocessors) / served
 
     def rounds(self, splits: int, device: Device) -> int:
         if not self.is_cluster(splits):
