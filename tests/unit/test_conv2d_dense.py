@@ -50,11 +50,12 @@ def test_leaves_vectors_of_float16_on_turing_to_others() -> None:
 @pytest.mark.parametrize("device", [H200, A100], ids=["H200", "A100"])
 @pytest.mark.parametrize("kind", [{}, BF16], ids=["float32", "bfloat16"])
 def test_answers_images_of_one_pixel(pass_: Pass, device: Any, kind: dict[str, Any]) -> None:
-    """Multiples of 8 channels in 16 bits may be faster by `conv2d_warpgroup_im2col`: 72 to 24 took 1.6 us for 2.0 on an
-    H200."""
-    for channels, filters in ((890, 222), (222, 890), (4, 96), (58, 10)):
+    """But for one layer whose 888 channels the copy engine loads: 72 to 24 took 1.6 us by it for 2.0 (H200)."""
+    has_copies = device == H200 and kind == BF16 and pass_ is Pass.FPROP
+    for channels, filters in ((888, 222), (222, 888), (890, 222), (222, 890), (4, 96), (58, 10)):
         shape = {"input": (24, channels, 1, 1), "weight": (filters, channels, 1, 1)}
-        assert default_answer(Conv2d(**shape, **kind, pass_=pass_), device)[0].name == FAMILY.name
+        answer = "conv2d_warpgroup_im2col" if has_copies and channels == 888 else FAMILY.name
+        assert default_answer(Conv2d(**shape, **kind, pass_=pass_), device)[0].name == answer
 
 
 @pytest.mark.parametrize(
