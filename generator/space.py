@@ -184,6 +184,10 @@ class Space:
         narrowed = (_narrowed(each, wanted.get(each.name, each.values)) for each in self.parameters)
         return Space(tuple(narrowed), self.constraints)
 
+    def integers(self) -> dict[str, list[int]]:
+        """The integer values of each parameter, by its name, in the parameter's order."""
+        return {each.name: [value for value in each.values if isinstance(value, int)] for each in self.parameters}
+
     def due(self) -> list[list[Constraint]]:
         """The rules that can be checked once a parameter is set, for each in order: it is the last that they read."""
         return self._due_in([parameter.name for parameter in self.parameters])

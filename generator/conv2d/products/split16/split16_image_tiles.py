@@ -127,6 +127,13 @@ class ImageTiles(abc.ABC):
         )
 
     @property
+    def positions_are_results(self) -> bool:
+        """Whether position m is pixel m of the result, whose address then needs no division. A line is taken not to
+        be, though it has no gaps where no tap reaches beyond an image.
+        """
+        return False
+
+    @property
     @abc.abstractmethod
     def blocks(self) -> int:
         """Blocks of the launch."""

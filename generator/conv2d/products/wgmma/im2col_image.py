@@ -231,10 +231,9 @@ class Im2colImageGeometry(WgmmaImageGeometry):
         return 0
 
     @property
-    def has_gaps(self) -> bool:
-        """Whether some positions are no pixels of the result, or another phase's."""
+    def positions_are_results(self) -> bool:
         axes = (self.lattice.rows, self.lattice.columns)
-        return len(self.lattice.phases) > 1 or any(axis.pitch != axis.results for axis in axes)
+        return len(self.lattice.phases) == 1 and all(axis.pitch == axis.results for axis in axes)
 
     @property
     def shared_bytes(self) -> int:

@@ -69,12 +69,11 @@ def registers(problem: Conv2d, columns: int) -> int:
 def warpgroup_tiles(problem: Conv2d, results: int, device: Device, space: Space) -> list[tuple[int, int]]:
     """Pairs of warpgroups and columns of the space that fit the registers of an SM, without more columns than the
     result needs."""
-    values = {each.name: each.values for each in space.parameters}
+    choices = space.integers()["columns"]
     return [
         (warpgroups, columns)
         for warpgroups in WARPGROUPS
-        for columns in values["columns"]
-        if isinstance(columns, int)
+        for columns in choices
         if fits_registers(problem, warpgroups, columns, device)
         if columns <= GROUP_CHANNELS or columns < 2 * results
     ]

@@ -363,7 +363,7 @@ def usual_lanes(problem: Conv2d, vector: int, lanes: Sequence[int]) -> Sequence[
 def _legal(problem: Conv2d, device: Device) -> Iterator[Config]:
     """Legal configs that are worth a look."""
     space = image_space(problem, device)
-    values = {each.name: [value for value in each.values if isinstance(value, int)] for each in space.parameters}
+    values = space.integers()
     columns_of = [each for each in values["columns"] if each in USUAL_COLUMNS]
     rows_of = [each for each in values["rows"] if each in USUAL_ROWS]
     strips = itertools.product(values["vector"], columns_of, rows_of, values["tap_rows"][::-1], USUAL_THREADS)

@@ -376,7 +376,7 @@ def weight_ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
 def _legal_weights(problem: Conv2d, device: Device) -> Iterator[Config]:
     """Legal configs worth a look, with as many splits as keep all blocks resident, or the next fewer ones."""
     space = weight_space(problem, device)
-    values = {each.name: [value for value in each.values if isinstance(value, int)] for each in space.parameters}
+    values = space.integers()
     columns_of = [each for each in values["columns"] if each in USUAL_COLUMNS]
     strips = itertools.product(values["vector"], columns_of, values["rows"], values["tap_rows"][::-1], USUAL_THREADS)
     for vector, columns, rows, tap_rows, threads in strips:
