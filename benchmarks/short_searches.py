@@ -4,7 +4,7 @@
                                                                     [--within 540] [--from problems.json]
                                                                     [--drawn COUNT] [--seed 0]
                                                                     [--known EARLIER.jsonl] [--longest SECONDS]
-           python benchmarks/short_searches.py turns RESULTS.jsonl [--device cuda:0] [--within 540]
+           python benchmarks/short_searches.py turns RESULTS.jsonl [--device cuda:0] [--within 540] [--peers]
            python benchmarks/short_searches.py table RESULTS.jsonl
            python benchmarks/short_searches.py recording RESULTS.jsonl FILE.jsonl.gz
            python benchmarks/short_searches.py winners RESULTS.jsonl STORE.db
@@ -19,11 +19,12 @@ are left out. With `--drawn`, filters of 1 to 63 rows and columns are searched, 
 borders on images of 4 to 9 megapixels. With `--longest 0` the search of the last limit stands for the 400 trials.
 
 `turns` times the winners of each problem in turns with each other and with the previous answer of a look-up, with
-nothing else on the GPU, and adds the times to RESULTS.
+nothing else on the GPU, and adds the times to RESULTS. With `--peers` the other libraries take turns with them.
 
 `table` prints, for each limit, how many winners are slower than the previous answer, the geometric mean of their times
 over the 400-trial winner's, and the slowest; and how many previous answers, of those that no search had found, take at
-most 1.15 of the winner's time, with the slowest. The exit code is 1 if one is slower than the previous answer, or if
+most 1.15 of the winner's time, with the slowest; and how many previous answers are slower than the fastest library.
+The exit code is 1 if one is slower than the previous answer, or if
 the mean after 20 s is above 1.03.
 
 `recording` writes the trials of the 400-trial searches in the form that `prior_quality.py propose` takes. `winners`
@@ -62,7 +63,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import MatchKind
-from warpsmith.store.record import Record
+from warpsmith.store.record import COPY, Record
 from warpsmith.store.store import Store
 from warpsmith.tuner.finals.compare import compare
 from warpsmith.tuner.finals.recheck import APART
@@ -186,8 +187,10 @@ def search_all(results: Path, left: list[Problem], given: argparse.Namespace) ->
         list(pool.map(run, left))
 
 
-def in_turns(line: dict[str, Any], device: str) -> dict[str, Any]:
-    """Times of a problem's winners, in turns. A program that several searches found is timed once."""
+def in_turns(line: dict[str, Any], device: str, peers: bool) -> dict[str, Any]:
+    """Times of a problem's winners, in turns, with the other libraries' if `peers`. A program that several searches
+    found is timed once.
+    """
     problem = Problem.from_spec(*line["problem"])
     programs: dict[str, Program] = {
         name: family_named(each["family"]).program(problem, Config.of(each["config"]))
@@ -195,22 +198,27 @@ def in_turns(line: dict[str, Any], device: str) -> dict[str, Any]:
     }
     distinct = {programs[name].fingerprint: name for name in reversed(programs)}
     others = {name: programs[name] for name in distinct.values() if name != REFERENCE}
-    compared = compare(problem, programs[REFERENCE], DeviceRef.parse(device), seed=7, others=others, peers=False)
+    compared = compare(problem, programs[REFERENCE], DeviceRef.parse(device), seed=7, others=others, peers=peers)
     times = {each.name: each.timing.median_ns for each in compared.baselines if each.name in others}
     times[REFERENCE] = compared.ours.median_ns
     turns = {name: times.get(distinct[program.fingerprint]) for name, program in programs.items()}
-    return line | {"in_turns_ns": turns, "environment": compared.environment}
+    libraries = {
+        each.name: each.timing.median_ns
+        for each in compared.baselines
+        if each.name not in (*others, COPY) and not each.name.startswith(f"{problem.operation}_")
+    }
+    return line | {"in_turns_ns": turns, "libraries_ns": libraries, "environment": compared.environment}
 
 
-def turns_all(results: Path, lines: list[dict[str, Any]], device: str, within: float) -> None:
+def turns_all(results: Path, lines: list[dict[str, Any]], given: argparse.Namespace) -> None:
     """Adds times in turns to the lines that have none."""
-    deadline = time.monotonic() + within
+    deadline = time.monotonic() + given.within
 
     def timed(line: dict[str, Any]) -> dict[str, Any]:
         if "in_turns_ns" in line or time.monotonic() > deadline:
             return line
         try:
-            return in_turns(line, device)
+            return in_turns(line, given.device, given.peers)
         except WarpsmithError as error:
             print(f"{line['key']}: {error}", file=sys.stderr, flush=True)
             return line
@@ -256,6 +264,14 @@ def table(lines: list[dict[str, Any]]) -> int:
     lines = [line for line in lines if "in_turns_ns" in line]
     limits = sorted({float(name) for line in lines for name in line["winners"] if name not in (BEFORE, REFERENCE)})
     untuned = {line["key"] for line in lines if line.get("match") != MatchKind.EXACT}
+    behind_libraries = [
+        line["key"]
+        for line in lines
+        if line["in_turns_ns"][BEFORE]
+        and line["in_turns_ns"][BEFORE] > min(line.get("libraries_ns", {}).values(), default=math.inf)
+    ]
+    for key in behind_libraries:
+        print(f"previous answer slower than a library: {key}", file=sys.stderr)
     rows, missed = [], False
     for limit in limits:
         name = f"{limit:g}"
@@ -266,10 +282,12 @@ def table(lines: list[dict[str, Any]]) -> int:
         missed |= bool(slower) or (limit == GOAL_LIMIT and mean > GOAL_MEAN)
         lost = [times[BEFORE] / times[name] for key, times in turns if key in untuned and times[BEFORE]]
         near = f"{sum(each <= NEAR for each in lost)} of {len(lost)}, {max(lost, default=1.0):.3f}"
-        rows.append((f"{name} s", str(len(turns)), str(len(slower)), f"{mean:.3f}", f"{max(excess):.3f}", near))
+        behind = f"{len(behind_libraries)} of {sum(bool(line.get('libraries_ns')) for line in lines)}"
+        rows.append((f"{name} s", str(len(turns)), str(len(slower)), f"{mean:.3f}", f"{max(excess):.3f}", near, behind))
         for key in slower:
             print(f"slower than before after {name} s: {key}", file=sys.stderr)
     header = ("limit", "problems", "slower than before", "mean over 400 trials", "worst", "untuned within 1.15, worst")
+    header += ("behind a library",)
     print_table(header, rows)
     return int(missed)
 
@@ -283,6 +301,7 @@ def main() -> int:
     parser.add_argument("--limits", default="10,20,40")
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--within", type=float, default=540.0)
+    parser.add_argument("--peers", action="store_true")
     parser.add_argument("--known", type=Path)
     parser.add_argument("--longest", type=float)
     parser.add_argument("--from", dest="file", type=Path)
@@ -304,7 +323,7 @@ def main() -> int:
         case "table":
             return table(lines)
         case "turns":
-            turns_all(results, lines, given.device, given.within)
+            turns_all(results, lines, given)
         case "recording":
             recording(lines, given.file_out)
         case "winners":
