@@ -64,6 +64,7 @@ PROBLEMS: tuple[Problem, ...] = (
     ),
     warpsmith.Conv2d((2, 32, 20, 20), (32, 32, 3, 3), padding=1, bias=True, relu=True, dtype="bfloat16"),
     warpsmith.Conv2d((16, 3, 64, 64), (32, 3, 11, 11)),
+    warpsmith.Conv2d((16, 3, 64, 64), (32, 3, 3, 3), pass_="wgrad"),
     warpsmith.Conv2d((64, 64, 12, 12), (64, 64, 5, 5)),
     warpsmith.Conv2d((64, 8, 40, 40), (4, 8, 9, 9)),
     warpsmith.Conv2d((32, 64, 8, 8), (64, 1, 7, 7), groups=64, padding=3),

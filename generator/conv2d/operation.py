@@ -20,6 +20,7 @@ _FAMILIES = families_in(
         "conv2d_winograd": "products.winograd.winograd_family:Conv2dWinograd",
         "conv2d_mma": "products.mma.mma_family:Conv2dMma",
         "conv2d_pointwise": "products.pointwise.pointwise_family:Conv2dPointwise",
+        "conv2d_gather": "products.pointwise.gather_family:Conv2dGather",
         "conv2d_slices": "products.ozaki.ozaki_family:Conv2dSlices",
         # Fourier methods for layers whose filters read all channels. Those for few channels come first, then those for
         # few results. The tiled ones come before those of whole planes: they are likely where these take longer. Within

@@ -22,6 +22,7 @@ from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
 from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
+from warpsmith.generator.conv2d.products.pointwise.gather_family import Conv2dGather
 from warpsmith.generator.conv2d.products.pointwise.pointwise_family import Conv2dPointwise
 from warpsmith.generator.conv2d.products.wgmma.groups_family import Conv2dWarpgroupGroups
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
@@ -52,6 +53,7 @@ PLANES: dict[str, Any] = {"input": (128, 384, 13, 13), "weight": (384, 384, 3, 3
 """Layer L5 of the fbfft paper."""
 LARGE: dict[str, Any] = {"input": (1, 8, 16384, 16400), "weight": (4, 8, 3, 3)}
 """A layer whose x has at least 2^31 elements."""
+STEM: dict[str, Any] = {"input": (24, 3, 224, 224), "weight": (64, 3, 7, 7), "stride": 2, "padding": 3}
 POINTWISE: dict[str, Any] = {"input": (24, 64, 56, 56), "weight": (256, 64, 1, 1)}
 """A layer that expands the channels of a ResNet's block."""
 GROUPED: dict[str, Any] = {"input": (32, 256, 28, 28), "weight": (256, 8, 3, 3), "groups": 32, "padding": 1}
@@ -211,6 +213,8 @@ CASES = {
     ),
     "pointwise_wgrad": pointwise(POINTWISE, Pass.WGRAD, "multiply"),
     "pointwise_wgrad_sum": pointwise(POINTWISE, Pass.WGRAD, "sum"),
+    "gather_wgrad": Case(Conv2dGather(), Conv2d(**STEM, pass_=Pass.WGRAD), (), "multiply"),
+    "gather_wgrad_sum": Case(Conv2dGather(), Conv2d(**STEM, pass_=Pass.WGRAD), (), "sum"),
     "slices_fprop": Case(Conv2dSlices(), Conv2d(**LAYER, bias=True, relu=True), (), "multiply"),
     "slices_fprop_measure": Case(Conv2dSlices(), Conv2d(**LAYER), (), "conv2d_slices_measure_x"),
     "slices_fprop_range": Case(Conv2dSlices(), Conv2d(**LAYER), (), "conv2d_slices_range"),
@@ -267,6 +271,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
             )
             for pass_ in Pass
         ),
+        ("conv2d_gather", Pass.WGRAD),
         # The missing pass is like one of these. Transforms and matrix products have golden files under fft and cgemm.
         *(
             (name, pass_)

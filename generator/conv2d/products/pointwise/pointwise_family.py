@@ -20,6 +20,7 @@ from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, why_not_usual_data
 from warpsmith.generator.conv2d.products.pointwise.pointwise_image import PointwiseImages
+from warpsmith.generator.conv2d.products.pointwise.pointwise_model import weight_ns
 from warpsmith.generator.conv2d.products.pointwise.pointwise_tiles import NAME
 from warpsmith.generator.conv2d.products.pointwise.pointwise_weight import PointwiseWeights
 from warpsmith.generator.conv2d.sums.direct_model import direct_ns
@@ -32,7 +33,7 @@ class Conv2dPointwise(SidedFamily):
     """`conv2d` with one tap on tensor cores (mma or wgmma), from float32 images."""
 
     name = NAME
-    image, weight = PointwiseImages(), PointwiseWeights()
+    image, weight = PointwiseImages(), PointwiseWeights(NAME, weight_ns)
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         if problem.weight[2:] != (1, 1) or problem.groups > 1 or any(map(any, problem.padding)):

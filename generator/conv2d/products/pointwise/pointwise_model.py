@@ -121,8 +121,9 @@ def weight_ns(geometry: PointwiseWeightGeometry, device: Device) -> float:
     shared_ns = 4.0 * 32 * (geometry.rows + geometry.columns) * geometry.warps / rates.shared_bytes_per_ns
     step_ns = max(step_ns, waits_ns, shared_ns, rates.cycles_ns(COPY_CYCLES * _copies(geometry)))
     computing_ns = own * geometry.split_steps * step_ns
-    x, dy = (4.0 * geometry.pixels * count for count in (geometry.channels, geometry.filters))
-    memory_ns = (x + dy) / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
+    x, dy = (4.0 * geometry.pixels * count for count in (geometry.all_columns, geometry.filters))
+    read_once = 4.0 * geometry.source_pixels * geometry.channels
+    memory_ns = (read_once + dy) / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
     read_again = x * geometry.row_tiles + dy * geometry.column_tiles
     copying_ns = max(memory_ns, read_again / (WEIGHT_L2_SHARE * device.rates.l2_bytes_per_ns))
     long, short = max(computing_ns, copying_ns), min(computing_ns, copying_ns)

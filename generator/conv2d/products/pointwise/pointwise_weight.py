@@ -1,22 +1,22 @@
-"""The weight side of `conv2d_pointwise` (wgrad): search space, default config and program."""
+"""The gradient of weights of `conv2d_pointwise` and `conv2d_gather`: search space, default config and program."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText, text_key
-from warpsmith.generator.conv2d.products.pointwise.pointwise_model import weight_ns
-from warpsmith.generator.conv2d.products.pointwise.pointwise_tiles import BLOCKS, NAME, OTHER_REGISTERS, STAGES
+from warpsmith.generator.conv2d.products.pointwise.pointwise_tiles import BLOCKS, OTHER_REGISTERS, STAGES
 from warpsmith.generator.conv2d.products.pointwise.pointwise_weight_geometry import (
     LEAST,
     PITCH,
     PIXELS,
     SUM_LANES,
+    TAP_BYTES,
     PointwiseWeightGeometry,
 )
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
@@ -38,6 +38,8 @@ TILE_SIZES = (
     *((4, 1, 32, 16), (2, 2, 16, 16), (4, 1, 16, 8), (1, 4, 16, 16), (2, 1, 16, 16), (1, 1, 32, 32), (1, 1, 16, 8)),
 )
 """Candidate tiles: warps down and across a block, rows and columns of a warp."""
+TAP_TILES = ((2, 2, 32, 16), (4, 1, 16, 32), (1, 2, 16, 16), (1, 4, 16, 8))
+"""More of them where columns are taps: of 27 and few others, which warps share."""
 
 
 def _registers(products: int, rows: int, columns: int) -> int:
@@ -47,13 +49,14 @@ def _registers(products: int, rows: int, columns: int) -> int:
 
 
 def weight_space(problem: Conv2d, device: Device) -> Space:
-    filters, channels, products = problem.group_filters, problem.group_channels, 2 * Arithmetic.of(problem).parts - 1
+    filters, products = problem.group_filters, 2 * Arithmetic.of(problem).parts - 1
+    columns_word, all_columns = _columns(problem)
     return Space(
         parameters=(
             Parameter("down", WARPS, "warps of a block, below each other: in channels of dy"),
-            Parameter("across", WARPS, "warps of a block, side by side: in channels of x"),
+            Parameter("across", WARPS, f"warps of a block, side by side: in {columns_word}"),
             Parameter("rows", ROWS, "channels of dy of a warp"),
-            Parameter("columns", COLUMNS, "channels of x of a warp"),
+            Parameter("columns", COLUMNS, f"{columns_word} of a warp"),
             Parameter("stages", STAGES, "of pixels: one is multiplied, the others are on their way"),
             Parameter("min_blocks", BLOCKS, "that a multiprocessor has registers and shared memory for"),
             Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
@@ -65,8 +68,8 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
                 lambda down, rows: down * rows < max(2 * filters, ROWS[0] + 1),
             ),
             Constraint(
-                f"a tile has less than twice the {channels} channels of x, or {COLUMNS[0]}",
-                lambda across, columns: across * columns < max(2 * channels, COLUMNS[0] + 1),
+                f"a tile has less than twice the {all_columns} {columns_word}, or {COLUMNS[0]}",
+                lambda across, columns: across * columns < max(2 * all_columns, COLUMNS[0] + 1),
             ),
             Constraint(
                 "the threads of all blocks of a multiprocessor have registers for their sums",
@@ -79,13 +82,20 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
     )
 
 
+def _columns(problem: Conv2d) -> tuple[str, int]:
+    """What a column of the product is, in the plural, and how many there are."""
+    taps = math.prod(problem.weight[2:])
+    return ("taps of channels of x" if taps > 1 else "channels of x"), problem.group_channels * taps
+
+
 def _memory_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     steps = -(-problem.input[0] * math.prod(problem.output_size) // PIXELS)
-    weights = problem.group_filters * problem.group_channels
+    weights = math.prod(problem.weight)
+    place_bytes = TAP_BYTES if math.prod(problem.weight[2:]) > 1 else 0
 
     def fits(down: int, across: int, rows: int, columns: int, stages: int, min_blocks: int) -> bool:
         share = device.shared_per_multiprocessor_bytes // min_blocks - device.limits.reserved_shared_bytes
-        own = 4 * stages * PITCH * (down * rows + across * columns)
+        own = 4 * stages * PITCH * (down * rows + across * columns) + place_bytes * across * columns
         return own <= min(device.shared_per_block_bytes, share)
 
     return (
@@ -105,18 +115,22 @@ def _memory_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ..
     )
 
 
+Model = Callable[[PointwiseWeightGeometry, Device], float]
+"""Expected nanoseconds of a config."""
+
+
 @functools.lru_cache(maxsize=256)
-def weight_choice(problem: Conv2d, device: Device) -> TimedConfig:
+def weight_choice(problem: Conv2d, device: Device, model: Model) -> TimedConfig:
     """The config that is expected to take least time."""
     least = Config.of(LEAST)
-    least_ns = weight_ns(PointwiseWeightGeometry.of(problem, least), device)
-    return min(_choices(problem, device), key=lambda each: each.ns, default=TimedConfig(least, least_ns))
+    least_ns = model(PointwiseWeightGeometry.of(problem, least), device)
+    return min(_choices(problem, device, model), key=lambda each: each.ns, default=TimedConfig(least, least_ns))
 
 
-def _choices(problem: Conv2d, device: Device) -> Iterator[TimedConfig]:
+def _choices(problem: Conv2d, device: Device, model: Model) -> Iterator[TimedConfig]:
     """Each tile and number of blocks with the most stages that fit, and parts of sums for a round of blocks or two."""
     space = weight_space(problem, device)
-    for sizes in TILE_SIZES:
+    for sizes in (*TILE_SIZES, *(TAP_TILES if math.prod(problem.weight[2:]) > 1 else ())):
         for blocks in BLOCKS:
             chosen: dict[str, Value] = dict(zip(("down", "across", "rows", "columns"), sizes, strict=True))
             chosen |= {"min_blocks": blocks, "splits": 1}
@@ -127,7 +141,7 @@ def _choices(problem: Conv2d, device: Device) -> Iterator[TimedConfig]:
             for splits in _splits(one, device):
                 config = Config.of({**chosen, "stages": stages, "splits": splits})
                 if space.contains(config):
-                    yield TimedConfig(config, weight_ns(PointwiseWeightGeometry.of(problem, config), device))
+                    yield TimedConfig(config, model(PointwiseWeightGeometry.of(problem, config), device))
 
 
 def _splits(one: PointwiseWeightGeometry, device: Device) -> set[int]:
@@ -141,36 +155,48 @@ def _splits(one: PointwiseWeightGeometry, device: Device) -> set[int]:
 
 
 class PointwiseWeights(LayerSide):
-    """wgrad."""
+    """wgrad.
+
+    Args:
+        name: name of the family and its kernels.
+        model: the family's expected times.
+    """
+
+    def __init__(self, name: str, model: Model) -> None:
+        self._name, self._model = name, model
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         if self.space(problem, device).contains(Config.of(LEAST)):
             return None
-        return f"keeps stages of 24 channels in {device.shared_per_block_bytes} bytes of shared memory"
+        return f"keeps stages of 24 rows and columns in {device.shared_per_block_bytes} bytes of shared memory"
 
     def space(self, problem: Conv2d, device: Device) -> Space:
         return weight_space(problem, device)
 
     def default(self, problem: Conv2d, device: Device) -> Config:
-        return weight_choice(problem, device).config
+        return weight_choice(problem, device, self._model).config
 
     def expected_ns(self, problem: Conv2d, device: Device) -> float:
-        return weight_choice(problem, device).ns
+        return weight_choice(problem, device, self._model).ns
 
     def program(self, problem: Conv2d, config: Config) -> Program:
         geometry, text = PointwiseWeightGeometry.of(problem, config), Conv2dText.of(problem)
         is_split = geometry.splits > 1
         target = PARTS if is_split else "dw"
         arguments = (Pointer("x"), Pointer("dy"), Pointer(target))
-        source = render("conv2d/pointwise_weight.cu.jinja", p=text, g=geometry, config=config.key(), target=target)
-        launch = Launch.of_blocks(NAME, geometry.blocks, geometry.threads, arguments)
+        source = render(
+            "conv2d/pointwise_weight.cu.jinja", p=text, g=geometry, config=config.key(), target=target, name=self._name
+        )
+        launch = Launch.of_blocks(self._name, geometry.blocks, geometry.threads, arguments)
         launch = dataclasses.replace(launch, shared_bytes=geometry.shared_bytes)
         if not is_split:
-            return Program.of_source(NAME, config, source, (launch,))
-        name, threads = f"{NAME}_sum", SUM_LANES * geometry.sum_groups
+            return Program.of_source(self._name, config, source, (launch,))
+        name, threads = f"{self._name}_sum", SUM_LANES * geometry.sum_groups
         blocks = -(-geometry.weights // SUM_LANES)
         total = Launch.of_blocks(name, blocks, threads, (Pointer(PARTS), Pointer("dw")))
-        sums = render("conv2d/pointwise_sum.cu.jinja", key=text_key(problem), g=geometry, lanes=SUM_LANES)
+        sums = render(
+            "conv2d/pointwise_sum.cu.jinja", key=text_key(problem), g=geometry, lanes=SUM_LANES, name=self._name
+        )
         units = (Unit("multiply", source), Unit("sum", sums))
         steps = (dataclasses.replace(launch, unit="multiply"), dataclasses.replace(total, unit="sum"))
-        return Program(NAME, config, units, steps, (Workspace(PARTS, 4 * geometry.splits * geometry.weights),))
+        return Program(self._name, config, units, steps, (Workspace(PARTS, 4 * geometry.splits * geometry.weights),))

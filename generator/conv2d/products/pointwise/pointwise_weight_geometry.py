@@ -1,4 +1,6 @@
-"""One config of the weight side of `conv2d_pointwise`: tiles, stages, shared memory and parts of sums."""
+"""One config of the weight side of `conv2d_pointwise` and of `conv2d_gather`: tiles, stages, shared memory and parts of
+sums.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,8 @@ PIXELS, SUM_PIXELS = 32, 16
 which truncate."""
 PITCH = PIXELS + 4
 """Floats of a row of a stage: a warp reads 8 rows x 4 pixels without bank conflicts."""
+TAP_BYTES = 8
+"""Bytes of a tap's place in shared memory."""
 SUM_LANES, SUM_GROUPS = 32, 8
 """Threads of a block that adds up partial sums: for as many weights, each with groups of parts."""
 LEAST: dict[str, Value] = {
@@ -33,7 +37,7 @@ LEAST: dict[str, Value] = {
 class PointwiseWeightGeometry:
     """One config of wgrad.
 
-    Rows of the product are filters (channels of dy), columns channels of x, terms pixels of all images.
+    Rows of the product are filters (channels of dy), columns the taps of all channels of x, terms pixels of all images.
     """
 
     down: int
@@ -49,8 +53,12 @@ class PointwiseWeightGeometry:
     """TF32 products per product of the layer: 3 with the low parts of both factors."""
     filters: int
     channels: int
+    taps: int
+    """Taps of a channel: 1 in `conv2d_pointwise`."""
     pixels: int
-    """Pixels of all images."""
+    """Pixels of all images of dy."""
+    source_pixels: int
+    """Pixels of all images of x that some tap reads."""
     plane: int
     """Pixels of an image of dy."""
     vector: int
@@ -68,14 +76,16 @@ class PointwiseWeightGeometry:
             products=2 * Arithmetic.of(problem).parts - 1,
             filters=problem.group_filters,
             channels=problem.group_channels,
+            taps=math.prod(problem.weight[2:]),
             pixels=problem.input[0] * plane,
+            source_pixels=problem.input[0] * _pixels_read(problem),
             plane=plane,
             vector=math.gcd(plane, 4),
             source_vector=vector_of(problem),
             gathers=problem.stride != (1, 1),
         )
 
-    pitch = PITCH
+    pitch, tap_bytes = PITCH, TAP_BYTES
     stage_pixels, sum_pixels = PIXELS, SUM_PIXELS
 
     @property
@@ -100,8 +110,13 @@ class PointwiseWeightGeometry:
         return -(-self.filters // self.tile_rows)
 
     @property
+    def all_columns(self) -> int:
+        """Columns of the product."""
+        return self.channels * self.taps
+
+    @property
     def column_tiles(self) -> int:
-        return -(-self.channels // self.tile_columns)
+        return -(-self.all_columns // self.tile_columns)
 
     @property
     def tiles(self) -> int:
@@ -129,13 +144,20 @@ class PointwiseWeightGeometry:
 
     @property
     def weights(self) -> int:
-        return self.filters * self.channels
+        return self.filters * self.all_columns
 
     @property
     def shared_bytes(self) -> int:
-        return 4 * self.stages * PITCH * (self.tile_rows + self.tile_columns)
+        places = TAP_BYTES * self.tile_columns if self.taps > 1 else 0
+        return 4 * self.stages * PITCH * (self.tile_rows + self.tile_columns) + places
 
     @property
     def sum_groups(self) -> int:
         """Groups of parts that threads of the second launch add up side by side."""
         return min(SUM_GROUPS, self.splits)
+
+
+def _pixels_read(problem: Conv2d) -> int:
+    """Pixels of an image of x that some tap reads: a long stride leaves pixels out."""
+    axes = zip(problem.input[2:], problem.output_size, problem.weight[2:], strict=True)
+    return math.prod(min(size, results * taps) for size, results, taps in axes)
