@@ -212,7 +212,7 @@ def _likely_configs(problem: Filter2d, device: Device) -> Iterator[Config]:
                         "rows": walk.rows,
                         "tail": Tail.WHOLE.value,
                         "prefetch": walk.prefetch,
-                        "block_columns": 64,
+                        "block_columns": walk.block_columns,
                         "block_strips": 1 if walk.is_long else walk.strips,  # two long strips would not fit in one wave
                         # Without a bound ptxas keeps to 168 registers: 11x11 takes 592 us on an H200 instead of 374.
                         "min_blocks": 2 if walk.is_long else walk.least_blocks,

@@ -38,6 +38,15 @@ SQUARE = 16
 THIN_COLUMNS, UNIFORM_COLUMNS, HALF_COLUMNS = 9, 59, 28
 """Most columns of float32 filters for which a loop does best with eight rows of outputs, and with a bound on registers;
 most columns of others for which it does best with four rows."""
+LOW = 8
+"""Most rows of a filter whose narrow loops do best with two rows of outputs: 6x35 with fp16 on rows of 3321 takes 93 us
+by two rows of eight outputs, 121 by two of sixteen (H200). Loops are narrow (eight outputs across, not sixteen) for 10
+to HALF_COLUMNS columns (58x26 takes 363 and 518 us, 54x21 432 and 491), and where rows begin at odd elements (36x51 822
+and 913)."""
+HIGH = 20
+"""Most rows of a filter of 16-bit or 8-bit pixels for which loops do best in blocks of four strips of a warp. For more
+rows, eight take 0.92 of the time of two strips of two warps in the mean of 12 filters, 0.78 to 1.02; four take 0.96 in
+the mean of 18 filters of any height (H200)."""
 WIDE_THREADS, BUSY_THREADS = 256, 128
 """Threads per SM below which a shorter strip is likelier, for wide filters and for others: 1x31 on 512x512 takes 4.2 us
 by strips of two rows and 3.4 by one; 31x7 10.5 us by twelve and 14.7 by eight (H200)."""
@@ -47,6 +56,9 @@ _START_NS = 3500.0
 """Nanoseconds by which a copy of 9 million pixels takes longer than its bytes (H200)."""
 _WRITTEN, _SQUARE = 1.8, 2.2
 """Time of written-out code and of near-square filters over that of their multiply-adds (H200, 3000x3000)."""
+_SMALL = 1.0e6
+"""Outputs of an image for which near-square filters take twice as long as its multiply-adds say, since strips of few
+rows read most rows twice: 15x15 on 777x1555 takes 1.7 times as long, 13x13 on 1080x1920 1.4 times (H200)."""
 _LOOP, _LOOP_COLUMN, _LOOP_ROW = 1.65, 3.2, 1.0
 """The same for loops: a constant, and parts in inverse proportion to the filter's columns and to its rows."""
 
@@ -107,15 +119,17 @@ def _tall(problem: Filter2d) -> list[WindowWalk]:
 
 
 def _loops(problem: Filter2d) -> list[WindowWalk]:
-    columns = problem.filter[1]
+    rows, columns = problem.filter
     others = [
-        WindowWalk(Order.LOOP, 4, 4, 0, 8),
+        WindowWalk(Order.LOOP, 4, 4, 0, 8, strips=8, block_columns=32),
         WindowWalk(Order.LOOP, 2, 2, 0, 4),
         WindowWalk(Order.LOOP, 1, 1, 0, 1),
     ]
     if problem.dtype is not DType.FLOAT32:
-        rows = 4 if columns <= HALF_COLUMNS else 2
-        return [WindowWalk(Order.LOOP, rows, rows, 0, 16), *others]
+        is_narrow = THIN_COLUMNS < columns <= HALF_COLUMNS or row_pitch(problem) % 2 == 1
+        is_short = columns > HALF_COLUMNS and (not is_narrow or rows <= LOW)
+        down, across, strips = 2 if is_short else 4, 8 if is_narrow else 16, 8 if rows > HIGH else 4
+        return [WindowWalk(Order.LOOP, down, down, 0, across, strips=strips, block_columns=32), *others]
     if columns <= THIN_COLUMNS:
         return [WindowWalk(Order.LOOP, 8, 8, 0, 8), *others]
     bounded = WindowWalk(Order.LOOP, 4, 4, 0, 8, least_blocks=8, strips=1)
@@ -129,11 +143,11 @@ def copy_ns(problem: Filter2d, device: Device) -> float:
 
 
 def window_ns(problem: Filter2d, device: Device) -> float:
-    """Nanoseconds that the default of `filter2d_window` takes, on an image that fills the device."""
+    """Nanoseconds that the default of `filter2d_window` takes."""
     walk = next(iter(shaped_walks(problem, device)), None)
     slowdown = _WRITTEN
     if walk is None and problem.filter[0] > MEMORY_BOUND:
-        slowdown = _SQUARE
+        slowdown = _SQUARE * (1 + _SMALL / problem.output.size)
     elif walk is not None and walk.order is Order.LOOP:
         slowdown = _LOOP + _LOOP_COLUMN / problem.filter[1] + _LOOP_ROW / problem.filter[0]
     return max(slowdown * problem.flops / 2 / device.rates.multiply_adds_per_ns, copy_ns(problem, device))

@@ -138,6 +138,8 @@ class WindowWalk(NamedTuple):
     """Least blocks that an SM must hold; 0 for any number."""
     strips: int = 2
     """Strips of a block, where its walks are not long."""
+    block_columns: int = 64
+    """Threads across a block."""
 
     @property
     def is_long(self) -> bool:

@@ -16,7 +16,8 @@ from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.matrix_family import Filter2dMatrix
-from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup, frame_parameters
+from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup
+from warpsmith.generator.filter2d.warpgroup_frames import frame_parameters
 from warpsmith.generator.filter2d.warpgroup_geometry import COLUMNS, Filter2dWarpgroupGeometry
 from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.space import Config, Value
@@ -159,6 +160,7 @@ def test_parts_of_a_filter_add_up(
     if FAMILY.why_not(problem, runtime.device):
         pytest.skip("no Hopper GPU")
     wanted: dict[str, Value] = {"parts": parts, "ahead": ahead, "rows": 64, "prefetch": 1, "block_groups": groups}
+    wanted["min_blocks"] = 0
     config = Config.of({**FAMILY.default(problem, runtime.device).values(), **wanted})
     assert FAMILY.space(problem, runtime.device).why_not(config) is None
     rng = np.random.default_rng(parts)
@@ -189,6 +191,7 @@ def test_batches_of_a_filters_rows_add_up(
     if FAMILY.why_not(problem, runtime.device):
         pytest.skip("no Hopper GPU")
     wanted: dict[str, Value] = {"rows": 64, "prefetch": 2, "block_groups": groups, "block_strips": strips}
+    wanted["min_blocks"] = 0
     rng = np.random.default_rng(groups)
     pixels = rng.integers(0, 256, (2, *problem.image)) if dtype == "uint8" else rng.random((2, *problem.image))
     image, weights = pixels.astype(dtype), rng.random(problem.filter, np.float32)

@@ -9,7 +9,8 @@ import pytest
 
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup, warpgroup_ns
+from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup
+from warpsmith.generator.filter2d.warpgroup_walk import warpgroup_ns
 from warpsmith.generator.filter2d.window_family import Filter2dWindow
 from warpsmith.generator.filter2d.window_geometry import WindowGeometry
 from warpsmith.generator.filter2d.window_shapes import copy_ns, shaped_walks, window_ns

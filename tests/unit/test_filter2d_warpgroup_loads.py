@@ -14,8 +14,10 @@ import exhaustive
 from warpsmith.generator.family import Subject
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.text import result_pitch, row_pitch
-from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup, frames, likely_frame, warps_wave
+from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup
+from warpsmith.generator.filter2d.warpgroup_frames import frames, likely_frame
 from warpsmith.generator.filter2d.warpgroup_geometry import SEGMENT, WARP_COLUMNS, Filter2dWarpgroupGeometry, Frame
+from warpsmith.generator.filter2d.warpgroup_walk import warps_wave
 from warpsmith.generator.presets import H200
 from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.space import Config, Space
@@ -103,7 +105,7 @@ class TestChoice:
 
     def test_warps_by_themselves_lie_in_one_line_of_a_block_and_in_the_result(self) -> None:
         space, usual = WARPGROUP.space(PLANES, H200), WARPGROUP.default(PLANES, H200).values()
-        for change in ({"block_strips": 2, "prefetch": 1},):
+        for change in ({"block_groups": 1, "block_strips": 2, "prefetch": 1},):
             assert "warps lie by themselves" in str(space.why_not(Config.of({**usual, **change})))
         short = dataclasses.replace(PLANES, image=(20, 512))
         told = WARPGROUP.space(short, H200).why_not(Config.of({**WARPGROUP.default(short, H200).values(), "rows": 32}))
