@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.fourier.parts import (
@@ -38,6 +39,9 @@ FACTORS_SHARE = 5000 / REFERENCE.l2_bytes_per_ns
 POINT_MULTIPLY_ADDS = REFERENCE.multiply_adds_per_ns / 1400
 """float32 multiply-adds in whose time a point is multiplied and transformed: 1400 points per ns were (measured, H200).
 Of 13 sizes of tiles of three layers most took a tenth more or less than follows from these (H200, 2026-11-24)."""
+FEW_TAPS = 4.0
+"""Part of the time that filters of few taps take longer, times the taps: 3x3 taps take 1.32 to 1.56 times what was
+expected of them, 5x5 1.29, 7x7 1.25 (nine layers of 1 to 4 channels, H200, 2026-11-30)."""
 MULTIPLES = (2, 4)
 """Divisors of the rows and the columns of a basis. With them, mirrored frequencies come in pairs."""
 SECTOR = 32
@@ -72,7 +76,8 @@ class FusedParts(FourierParts):
     def expected_ns(self, rates: Rates, products: ProductRate = FLOAT32_PRODUCTS) -> float:  # noqa: ARG002
         """Nanoseconds of all steps on a device with these rates; transforms multiply as they load."""
         first, second = (transform_ns(each, rates) for each in self.forward)
-        return self.count * (first + self._last_ns(rates) + self.fold_ns(rates)) + second
+        whole_ns = self.count * (first + self._last_ns(rates) + self.fold_ns(rates)) + second
+        return whole_ns * (1 + FEW_TAPS / math.prod(self.layer.weight[2:]))
 
     def _last_ns(self, rates: Rates) -> float:
         """Nanoseconds of the inverse transforms."""

@@ -30,6 +30,9 @@ PIXELS, FILTERS = 4, 8
 WEIGHT_SUMS, WEIGHT_SIDE, WEIGHT_THREADS = 40, 4, 256
 """Sums of a thread for a gradient of weights, their filters or channels at most, and threads that share a weight."""
 
+FEW_CHANNELS, FEW_SLOWER = (2, 3), 1.7
+"""Channels of images whose layers take that many times as long in fprop: 3x3 taps on 112x112 to 512x512 take 1.4 to 2.2
+times what was expected without it (six layers of 32 and 64 filters, H200, 2026-11-30)."""
 MEMORY_SHARE = 3900 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that a layer's operands reach together (measured, H200)."""
 NOT_HIDDEN = 0.3
@@ -43,6 +46,8 @@ def direct_ns(problem: Conv2d, device: Device) -> float:
     waiting_ns = rates.cycles_ns(cycles * max(1.0, crowds))
     summing_ns = max(waiting_ns, problem.flops / (2 * rates.multiply_adds_per_ns))
     moving_ns = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
+    if problem.pass_ is Pass.FPROP and problem.group_channels in FEW_CHANNELS and problem.groups == 1:
+        summing_ns *= FEW_SLOWER
     return rates.launch_ns + max(summing_ns, moving_ns) + NOT_HIDDEN * min(summing_ns, moving_ns)
 
 

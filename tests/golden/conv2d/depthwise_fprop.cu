@@ -1,7 +1,7 @@
 // warpsmith conv2d_depthwise
 // problem: conv2d pass=fprop input=32x192x28x28 weight=192x1x7x7 precision=ieee padding=3x3 groups=192
 // config:  block_filters=1 channels=1 column_bands=1 columns=4 filters=1 min_blocks=1 rounds=1 row_bands=1 rows=7
-//          stages=1 stores=direct tap_rows=7 units=2
+//          stages=1 stores=direct tap_rows=7 units=8
 //
 // Depthwise or grouped convolution. A unit is one group of one image. A block computes kBlockUnits units at a time; a
 // thread accumulates kThreadFilters channels by kThreadRows x kThreadColumns pixels of y of one unit in registers.
@@ -26,10 +26,10 @@ constexpr int kThreadColumns = 4;
 constexpr int kTapRows = 7;  // rows of taps whose weights are in registers at once
 constexpr int kThreadsAcross = 7;  // threads along a row of a unit
 constexpr int kThreadsDown = 4;  // threads along a column
-constexpr int kBlockUnits = 2;  // units per mainloop iteration
+constexpr int kBlockUnits = 8;  // units per mainloop iteration
 constexpr int kBlockFilters = 1 * kThreadFilters;  // channels of y per block
 constexpr int kLoopChannels = 1;  // channels of x per stage
-constexpr int kThreads = 64;
+constexpr int kThreads = 224;
 constexpr int kTileRows = 34;  // tile of x in shared memory
 constexpr int kTileRowVectors = 9;  // vectors that are copied per row
 constexpr int kTileVector = 4;  // floats per vector
@@ -42,7 +42,7 @@ constexpr int kReadVector = 4;  // floats per read of a thread from shared memor
 constexpr int kWeightPitch = 8;  // floats from one row of a filter to the next, in shared memory
 constexpr int kFilterPitch = kLoopChannels * kFilterRows * kWeightPitch;
 constexpr int kUnitWeightPitch = 60;  // floats per unit, an odd number of vectors: units lie in different banks
-constexpr int kTileFloats = 2464;  // floats of a stage's tiles; the weights lie behind them
+constexpr int kTileFloats = 9856;  // floats of a stage's tiles; the weights lie behind them
 
 constexpr int kRowPhases = 1;  // stride phases: row i of phase f is result row i * kRowPhases + f
 constexpr int kColumnPhases = 1;
@@ -252,12 +252,11 @@ conv2d_depthwise(const float* __restrict__ x, const float* __restrict__ w, float
     constexpr int block_filter = 0;
     constexpr int block_column = 0;
     constexpr int block_row = 0;
-    const int block_unit = block * 2;
+    const int block_unit = block * 8;
     const int column = threadIdx.x % kThreadsAcross * kThreadColumns;
     const int row = threadIdx.x / kThreadsAcross % kThreadsDown * kThreadRows;
-    const int own_unit = threadIdx.x / (kThreadsAcross * kThreadsDown) % kBlockUnits;
+    const int own_unit = threadIdx.x / (kThreadsAcross * kThreadsDown);
     constexpr int filter = 0;
-    const bool is_compute_thread = threadIdx.x < 56;  // the other threads only copy
 
     const auto load_stage_async = [&](float* stage) {
         const int first_unit = block_unit;
@@ -272,14 +271,12 @@ conv2d_depthwise(const float* __restrict__ x, const float* __restrict__ w, float
     cp_async_wait_group<0>();
     __syncthreads();
     const int unit = block_unit + own_unit;
-    if (is_compute_thread) {
-        const float* const tile = stage + own_unit * (kLoopChannels * kTilePlanePitch) +
-                                  row * kRowStride * kTilePitch + column * kColumnStride;
-        const float* const weights = stage + kTileFloats + own_unit * kUnitWeightPitch + filter * kFilterPitch;
-        const int plane = unit * kResultChannels + block_filter + filter;
-        float* const result = y + plane * (kResultRows * kResultColumns);
-        init_sums(sums);
-        add_channel<0, 0>(tile, weights, sums);
-        store<0, 0>(sums, result, block_row + row, block_column + column);
-    }
+    const float* const tile = stage + own_unit * (kLoopChannels * kTilePlanePitch) +
+                              row * kRowStride * kTilePitch + column * kColumnStride;
+    const float* const weights = stage + kTileFloats + own_unit * kUnitWeightPitch + filter * kFilterPitch;
+    const int plane = unit * kResultChannels + block_filter + filter;
+    float* const result = y + plane * (kResultRows * kResultColumns);
+    init_sums(sums);
+    add_channel<0, 0>(tile, weights, sums);
+    store<0, 0>(sums, result, block_row + row, block_column + column);
 }

@@ -232,12 +232,20 @@ def stage_ns(arithmetic: Arithmetic, warps: MmaWarps, taps: int, depth: int, nby
     )
 
 
-def block_ns(blocks: int, steps: float, step_ns: float, warps: int, together: int, device: Device) -> float:
+def block_ns(
+    blocks: int,
+    steps: float,
+    step_ns: float,
+    warps: int,
+    together: int,
+    device: Device,
+    tile_cycles: float = TILE_CYCLES,
+) -> float:
     """Nanoseconds of an SM for its share of the blocks, `together` of which are resident at once."""
     own = -(-blocks // device.multiprocessors)
     rounds = -(-own // together)
     idle = max(1.0, WARPS_NEEDED / (warps * min(own, together)))
-    begin_ns = busy_multiprocessor(device).cycles_ns(steps * STEP_CYCLES + TILE_CYCLES)
+    begin_ns = busy_multiprocessor(device).cycles_ns(steps * STEP_CYCLES + tile_cycles)
     return own * steps * step_ns * idle + rounds * begin_ns
 
 

@@ -20,7 +20,7 @@ from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import (
     Stores,
 )
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_model import (
-    COPY_INSTRUCTIONS,
+    IMAGE_COPY_INSTRUCTIONS,
     MOST_APART,
     ROUND_INSTRUCTIONS,
     SECTOR,
@@ -253,7 +253,7 @@ def image_ns(problem: Conv2d, g: DepthwiseImageGeometry, device: Device) -> floa
     stores = numbers / g.store_vector
     store_turns = stores * max(min(g.columns, SECTOR) if g.stores is Stores.DIRECT else 1, g.store_vector)
     staged = 3 * numbers if g.stores is Stores.STAGED else 0.0
-    copied = COPY_INSTRUCTIONS * copies + WEIGHT_INSTRUCTIONS * weight_rows_copied + weights
+    copied = IMAGE_COPY_INSTRUCTIONS * copies + WEIGHT_INSTRUCTIONS * weight_rows_copied + weights
     issue = products + reads + weight_reads + copied + STORE_INSTRUCTIONS * stores + 3 * staged + loop + 60
     turns = reads * tile.read + weight_reads * 1.3 + (copies * tile.vector) + weights + store_turns + staged
     resident = resident_blocks(g.threads, max(g.registers + OTHER_REGISTERS, 32), g.shared_bytes, device)

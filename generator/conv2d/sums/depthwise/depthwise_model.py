@@ -7,7 +7,11 @@ from warpsmith.generator.device import REFERENCE, Device
 MEMORY_SHARE = 3600 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that these kernels reach (measured, H200); the best copies reach 0.85."""
 L2_SHARE = 5500 / REFERENCE.l2_bytes_per_ns
-"""Share of the L2 rate, likewise."""
+"""Share of the L2 rate that gradients of weights reach, likewise."""
+STORE_SHARE = 3780 / REFERENCE.l2_bytes_per_ns
+"""Share of the L2 rate that results of images reach, in whole sectors. With it and IMAGE_COPY_INSTRUCTIONS the config
+of 18 small planes that is expected to be fastest takes 1.11 times the best one's time in the mean, 1.35 at most, for
+1.23 and 1.84 before (556 configs, H200, 2026-11-30)."""
 TURN_BYTES = 128
 """Bytes that a warp's access to shared memory, or to L1, takes in one turn: four for each lane."""
 SECTOR = 8
@@ -20,6 +24,8 @@ SCHEDULERS = 4
 """Warp instructions that an SM issues per cycle."""
 COPY_INSTRUCTIONS = 26
 """Instructions per copied vector: its address, its bounds check, and the copy."""
+IMAGE_COPY_INSTRUCTIONS = 50
+"""The same where the results are images."""
 WEIGHT_INSTRUCTIONS = 40
 """Instructions per copied filter row, beside one for each weight."""
 STORE_INSTRUCTIONS = 5
@@ -72,5 +78,5 @@ def memory_ns(nbytes: float, device: Device) -> float:
 
 
 def l2_ns(nbytes: float, device: Device) -> float:
-    """The time that L2 takes for so many bytes."""
-    return nbytes / (L2_SHARE * device.rates.l2_bytes_per_ns)
+    """The time that L2 takes for so many bytes of results."""
+    return nbytes / (STORE_SHARE * device.rates.l2_bytes_per_ns)
