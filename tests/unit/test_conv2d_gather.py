@@ -70,6 +70,7 @@ def test_answers_unsearched_for_images_of_three_channels(layer: str, device: Dev
         ({"input": (2, 64, 16, 16), "weight": (64, 64, 3, 3)}, f"at most {MOST_COLUMNS} of all channels, unlike 576"),
         ({"padding_mode": "reflect"}, "zeros"),
         ({"input": (1, 3, 8192, 8)}, "rows"),
+        ({"input": (1, 3, 8, 20000), "dilation": (1, 4096)}, "columns apart"),
         ({"layout": "nhwc"}, "nchw"),
         ({"dtype": "float16"}, "float32"),
     ],

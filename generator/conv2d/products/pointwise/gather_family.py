@@ -29,7 +29,8 @@ NAME = "conv2d_gather"
 MOST_COLUMNS = 512
 """Most taps of all channels. A pixel of dy has as many copies; with more, operands that are split once are cheaper."""
 MOST_ROWS = 1 << 13
-"""Rows of a padded image. Kernels mark a tap that is in no image by a row beyond."""
+"""Most rows of a padded image, and of columns between taps, which kernels keep in 16 bits. They mark a tap that is in no
+image by a row beyond."""
 
 
 class Conv2dGather(SidedFamily):
@@ -50,6 +51,8 @@ class Conv2dGather(SidedFamily):
             return "pads images with zeros only"
         if problem.padded_size[0] > MOST_ROWS:
             return f"has at most {MOST_ROWS} rows in a padded image, unlike {problem.padded_size[0]}"
+        if (problem.weight[3] - 1) * problem.dilation[1] >= MOST_ROWS:
+            return f"has taps that lie less than {MOST_ROWS} columns apart"
         return (
             device.why_no_tensor_instruction(TensorType.F16)
             or device.why_no(ASYNC_COPIES)
