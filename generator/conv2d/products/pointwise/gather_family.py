@@ -29,7 +29,7 @@ NAME = "conv2d_gather"
 MOST_COLUMNS = 512
 """Most taps of all channels. A pixel of dy has as many copies; with more, operands that are split once are cheaper."""
 MOST_ROWS = 1 << 13
-"""Most rows of a padded image, and of columns between taps, which kernels keep in 16 bits. They mark a tap that is in no
+"""Most rows of a padded image, and columns between taps, which kernels keep in 16 bits. They mark a tap that is in no
 image by a row beyond."""
 
 
