@@ -18,6 +18,7 @@ from warpsmith.generator.presets import H200, HOST
 from warpsmith.plans import answer_cache, answers_ahead
 from warpsmith.plans.answer_cache import Circumstances, cached_answer
 from warpsmith.plans.answers_ahead import ANSWERS_EACH, LookUp, answer_ahead
+from warpsmith.plans.first_use.kernels import references_to_load
 from warpsmith.store.changes import state_of
 from warpsmith.workers.job import WorkerState
 from warpsmith.workers.worker import DeadlinePassed, Worker, WorkerDied
@@ -43,6 +44,13 @@ def test_processes_leave_answers_that_plans_find() -> None:
     assert answer_ahead([*PROBLEMS, *PROBLEMS], "cuda:0", None, processes=2) == len(PROBLEMS)
     assert all(are_cached())
     assert answer_ahead(PROBLEMS, "cuda:0", None, processes=2) == 0
+
+
+def test_kernels_that_verify_answers_are_compiled_once_beside_them() -> None:
+    answer_ahead(PROBLEMS, "cuda:0", None, processes=2)
+    compiler = DeviceRef.parse("cuda:0").compiler()
+    (unit,) = {each for problem in PROBLEMS for each in references_to_load(problem, H200)}
+    assert compiler.cached(unit) is not None
 
 
 def test_a_look_up_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,9 +95,10 @@ def test_what_a_process_cannot_do_is_left_to_the_caller(monkeypatch: pytest.Monk
 
 
 def test_answers_of_an_older_version_are_found_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[LookUp] = []
+    asked: list[Any] = []
     monkeypatch.setattr(Worker, "call", lambda _, job, __: asked.append(job))
     monkeypatch.setattr(answers_ahead, "is_named_in_cache", lambda _: True)
     monkeypatch.setattr(answers_ahead, "cached_answer", lambda _: None)
     answer_ahead(PROBLEMS, "cuda:0", None, processes=2)
-    assert sorted(each.circumstances.problem.key() for each in asked) == sorted(each.key() for each in PROBLEMS)
+    looked_up = [each.circumstances.problem.key() for each in asked if isinstance(each, LookUp)]
+    assert sorted(looked_up) == sorted(each.key() for each in PROBLEMS)

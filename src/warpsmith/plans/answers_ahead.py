@@ -1,7 +1,8 @@
 """Answers for many problems at once, found and compiled by other processes and left in the cache on disk.
 
 A look-up takes 20 to 100 ms of Python, and threads of one process take turns, which is a large part of
-`warpsmith.torch.patch` where a network has more than a hundred passes and nothing is cached.
+`warpsmith.torch.patch` where a network has more than a hundred passes and nothing is cached. The kernels that verify
+the first use of all answers are compiled meanwhile: half a second for which every thread that makes a plan would wait.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from warpsmith.devices.host.machine import cores
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.problem import Problem
+from warpsmith.generator.steps import Compilation
 from warpsmith.plans.answer_cache import Circumstances, cached_answer, is_named_in_cache
+from warpsmith.plans.first_use.kernels import references_to_load
 from warpsmith.plans.fresh_answer import fresh_answer
 from warpsmith.store.changes import state_of
 from warpsmith.store.location import named_location
@@ -45,6 +48,17 @@ class LookUp(Job[None]):
             fresh_answer(self.circumstances, self.compiler)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class CompileUnit(Job[None]):
+    """Compiles one unit for the cache."""
+
+    unit: Compilation
+    compiler: Compiler
+
+    def run(self, state: WorkerState) -> None:  # noqa: ARG002 - a compiler needs no device
+        self.compiler.compile(self.unit)
+
+
 def answer_ahead(problems: Iterable[Problem], device: str, store: str | None, processes: int | None = None) -> int:
     """Finds answers that are not cached, in processes of their own, if there are enough for two.
 
@@ -64,9 +78,11 @@ def answer_ahead(problems: Iterable[Problem], device: str, store: str | None, pr
     if count < 2:
         return 0
     compiler = ref.compiler(CompilerChoice.AUTO)
+    references = dict.fromkeys(each for asked in left for each in references_to_load(asked.problem, asked.device))
+    jobs = *(CompileUnit(each, compiler) for each in references), *(LookUp(each, compiler) for each in left)
     workers = (Worker(memory_bytes=COMPILER_MEMORY_BYTES) for _ in range(count))
     with contextlib.closing(WorkerPool(workers)) as pool:
-        for done in [pool.submit(_answer, pool, LookUp(each, compiler)) for each in left]:
+        for done in [pool.submit(_run, pool, each) for each in jobs]:
             done.result()
     return len(left)
 
@@ -83,6 +99,6 @@ def _uncached(problems: Iterable[Problem], ref: DeviceRef, store: str | None) ->
     return [each for each, is_named in zip(asked, are_named, strict=True) if not is_named]
 
 
-def _answer(pool: WorkerPool, job: LookUp) -> None:
+def _run(pool: WorkerPool, job: Job[None]) -> None:
     with pool.borrow() as worker, contextlib.suppress(WarpsmithError, WorkerDied, DeadlinePassed):
         worker.call(job, DEADLINE_S)

@@ -51,7 +51,7 @@ _LEAST, _MOST = 1e-30, 1e30
 
 def why_not(problem: Problem, runtime: Runtime) -> str | None:
     """Reason why a problem's results cannot be checked, in one line; None if they can."""
-    references = references_of(problem, threads_of(runtime))
+    references = references_of(problem, threads_of(runtime.device))
     others = {operand.name for operand in problem.outputs} - {problem.output.name}
     checked = {name for each in references for name in (each.output, *each.unchecked)}
     if not others <= checked:

@@ -15,7 +15,7 @@ from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.module import Module
 from warpsmith.devices.process import ForkLock, HomeTable
 from warpsmith.devices.runtime import Runtime, Work
-from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.first_use.reference import (
     FOUND_BYTES,
     GPU_THREADS,
@@ -28,6 +28,7 @@ from warpsmith.generator.first_use.reference import (
 )
 from warpsmith.generator.first_use.registry import references_of
 from warpsmith.generator.problem import Operand, Problem
+from warpsmith.generator.steps import Compilation
 
 _BLOCKS_A_MULTIPROCESSOR = 8
 _TERMS_A_THREAD = 4
@@ -71,7 +72,7 @@ class ReferenceKernels:
     def __init__(self, runtime: Runtime, module: Module, reference: Reference) -> None:
         self._module = module
         self.reference = reference
-        self._threads = threads_of(runtime)
+        self._threads = threads_of(runtime.device)
         self._multiprocessors = runtime.device.multiprocessors
         self._launches = {launch.entry: launch for launch in reference.program.launches}
 
@@ -139,9 +140,9 @@ class ReferenceKernels:
         self._module.bind(launch, addresses, values)(work.stream)
 
 
-def threads_of(runtime: Runtime) -> int:
+def threads_of(device: Device) -> int:
     """Threads per block of the reference kernels."""
-    return GPU_THREADS if runtime.device.kind is DeviceKind.CUDA else 1
+    return GPU_THREADS if device.kind is DeviceKind.CUDA else 1
 
 
 def kernels_for(problem: Problem, runtime: Runtime, compiler: Compiler) -> tuple[ReferenceKernels, ...]:
@@ -151,7 +152,12 @@ def kernels_for(problem: Problem, runtime: Runtime, compiler: Compiler) -> tuple
         CompileError: they do not compile.
         LaunchError: the device refuses them.
     """
-    return tuple(_loaded(each, runtime, compiler) for each in references_of(problem, threads_of(runtime)))
+    return tuple(_loaded(each, runtime, compiler) for each in references_of(problem, threads_of(runtime.device)))
+
+
+def references_to_load(problem: Problem, device: Device) -> tuple[Compilation, ...]:
+    """What `kernels_for` compiles; problems of the same types share it."""
+    return tuple(each.program.compilation() for each in references_of(problem, threads_of(device)))
 
 
 def _loaded(reference: Reference, runtime: Runtime, compiler: Compiler) -> ReferenceKernels:
