@@ -340,8 +340,8 @@ Case = tuple[Filter2d, Family, Config]
 
 
 def of_warpgroups(problem: Filter2d, **wanted: Value) -> Case:
-    """Case of a warpgroup family: the default config with the `wanted` changes."""
-    return problem, WARPGROUP, Config.of({**WARPGROUP.default(problem, DEVICE).values(), **wanted})
+    """Case of a warpgroup family: the default config with the `wanted` changes, without its bound on registers."""
+    return problem, WARPGROUP, Config.of({**WARPGROUP.default(problem, DEVICE).values(), "min_blocks": 0, **wanted})
 
 
 def check_sanitized(folder: Path, *cases: Case) -> None:

@@ -46,7 +46,8 @@ def direct_ns(problem: Conv2d, device: Device) -> float:
     waiting_ns = rates.cycles_ns(cycles * max(1.0, crowds))
     summing_ns = max(waiting_ns, problem.flops / (2 * rates.multiply_adds_per_ns))
     moving_ns = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
-    if problem.pass_ is Pass.FPROP and problem.group_channels in FEW_CHANNELS and problem.groups == 1:
+    has_taps = math.prod(problem.weight[2:]) > 1
+    if problem.pass_ is Pass.FPROP and problem.input[1] in FEW_CHANNELS and has_taps:
         summing_ns *= FEW_SLOWER
     return rates.launch_ns + max(summing_ns, moving_ns) + NOT_HIDDEN * min(summing_ns, moving_ns)
 
