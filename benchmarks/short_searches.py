@@ -24,8 +24,7 @@ nothing else on the GPU, and adds the times to RESULTS. With `--peers` the other
 `table` prints, for each limit, how many winners are slower than the previous answer, the geometric mean of their times
 over the 400-trial winner's, and the slowest; and how many previous answers, of those that no search had found, take at
 most 1.15 of the winner's time, with the slowest; and how many previous answers are slower than the fastest library.
-The exit code is 1 if one is slower than the previous answer, or if
-the mean after 20 s is above 1.03.
+The exit code is 1 if one is slower than the previous answer, or if the mean after 20 s is above 1.03.
 
 `recording` writes the trials of the 400-trial searches in the form that `prior_quality.py propose` takes. `winners`
 puts the fastest winner of each problem into a store, for `remeasure_verdicts.py AGAIN.db SECONDS STORE.db --all` and
@@ -63,7 +62,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import MatchKind
-from warpsmith.store.record import COPY, Record
+from warpsmith.store.record import Record, is_of_library
 from warpsmith.store.store import Store
 from warpsmith.tuner.finals.compare import compare
 from warpsmith.tuner.finals.recheck import APART
@@ -205,7 +204,7 @@ def in_turns(line: dict[str, Any], device: str, peers: bool) -> dict[str, Any]:
     libraries = {
         each.name: each.timing.median_ns
         for each in compared.baselines
-        if each.name not in (*others, COPY) and not each.name.startswith(f"{problem.operation}_")
+        if each.name not in others and is_of_library(each, problem)
     }
     return line | {"in_turns_ns": turns, "libraries_ns": libraries, "environment": compared.environment}
 

@@ -63,6 +63,7 @@ from warpsmith.generator.filter2d.warpgroup_walk import (
     STRIPS,
     least_parts,
     likely_walk,
+    likely_weights,
     strips,
     warpgroup_ns,
     wave_rows,
@@ -179,8 +180,7 @@ class Filter2dWarpgroup(Family[Filter2d]):
         and 252, H200). A bound on registers lets as many blocks share an SM as the walk has in mind: without it 44x48
         has 170 registers, two blocks of three fit, and it takes 892 us for 646 (H200).
         """
-        choices = weights_choices(problem, device)
-        weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
+        weights = likely_weights(problem, device)
         parts = least_parts(problem, device, weights)
         frame = likely_frame(problem)
         walk = likely_walk(problem, device, weights, frame, parts)

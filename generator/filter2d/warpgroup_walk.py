@@ -161,8 +161,7 @@ FRAME_TAP_NS = 4.9e-4
 
 def warpgroup_ns(problem: Filter2d, device: Device) -> float:
     """Nanoseconds that the products and the frame of the default take."""
-    choices = weights_choices(problem, device)
-    weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
+    weights = likely_weights(problem, device)
     parts, frame = least_parts(problem, device, weights), likely_frame(problem)
     walk, each = likely_walk(problem, device, weights, frame, parts), part_rows(problem, parts)
     waves = ceil(_warpgroups(problem, walk.rows, frame) / (walk.resident * device.multiprocessors))
@@ -173,6 +172,12 @@ def warpgroup_ns(problem: Filter2d, device: Device) -> float:
     apart = outside(problem, rows_inside(problem, 1, 1)[1], problem.output_shape[1] * problem.channels - depth(problem))
     frame_ns = 0.0 if frame is Frame.LOADS else apart * prod(problem.filter) * FRAME_TAP_NS
     return max(device.rates.cycle_ratio * (products_ns + frame_ns), LEAST_COPIES * copy_ns(problem, device))
+
+
+def likely_weights(problem: Filter2d, device: Device) -> Weights:
+    """Weights in the code if that is possible, else the first choice."""
+    choices = weights_choices(problem, device)
+    return Weights.LITERAL if Weights.LITERAL in choices else choices[0]
 
 
 def least_parts(problem: Filter2d, device: Device, weights: Weights) -> int:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from gpu.test_conv2d_gpu import some
-from gpu.test_conv2d_mma_gpu import computed
+from gpu.test_conv2d_mma_gpu import check_sums_of_positive_terms
 from random_configs import some_configs
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.pointwise.gather_family import Conv2dGather
-from warpsmith.tuner.operations.conv2d.oracle import reference
-from warpsmith.tuner.operations.registry import random_operands
 
 pytestmark = pytest.mark.gpu
 
@@ -41,11 +38,7 @@ def test_is_right(layer: dict[str, Any], precision: str, check_configs: CheckCon
 def test_sums_of_positive_terms_lose_no_more_than_the_bound(layer: str) -> None:
     """The truncation errors of tensor cores add up if all terms have one sign."""
     problem = Conv2d(**LAYERS[layer], pass_=Pass.WGRAD)
-    operands = {name: np.abs(values) for name, values in random_operands(problem, 1).items()}
-    expected, scale = reference(problem, operands)
-    for config in some_configs(FAMILY, problem, cuda_device(0), 4):
-        result = computed(FAMILY, problem, config, operands)
-        assert (np.abs(result - expected) <= 1e-6 * scale).all(), config.key()
+    check_sums_of_positive_terms(FAMILY, problem, some_configs(FAMILY, problem, cuda_device(0), 4))
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])

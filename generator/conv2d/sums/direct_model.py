@@ -15,7 +15,8 @@ import math
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
-from warpsmith.generator.device import REFERENCE, Device
+from warpsmith.generator.device import REFERENCE, Device, DeviceKind
+from warpsmith.generator.family import Family
 
 LOAD_CYCLES = 150
 """Clock cycles of one load of a pixel in the loop over channels."""
@@ -50,6 +51,14 @@ def direct_ns(problem: Conv2d, device: Device) -> float:
     if problem.pass_ is Pass.FPROP and problem.input[1] in FEW_CHANNELS and has_taps:
         summing_ns *= FEW_SLOWER
     return rates.launch_ns + max(summing_ns, moving_ns) + NOT_HIDDEN * min(summing_ns, moving_ns)
+
+
+def is_expected_before_direct(family: Family[Conv2d], problem: Conv2d, device: Device) -> bool:
+    """Whether a family is expected to take less time on a GPU than `conv2d_direct` does."""
+    if device.kind is not DeviceKind.CUDA:
+        return False
+    expected_ns = family.expected_ns(problem, device)
+    return expected_ns is not None and expected_ns < direct_ns(problem, device)
 
 
 def _images(problem: Conv2d) -> tuple[float, float]:

@@ -190,11 +190,16 @@ def verdict_of(ours: Timing, baseline: Baseline, problem: Problem, device: Devic
         why_not = "the clocks were held down for one of the two only"
     return BaselineVerdict(
         baseline=baseline,
-        is_library=baseline.name != COPY and not baseline.name.startswith(f"{problem.operation}_"),
+        is_library=is_of_library(baseline, problem),
         conditions=str(its or UNKNOWN),
         speed_up=baseline.timing.median_ns / ours.median_ns if why_not is None else None,
         why_not=why_not,
     )
+
+
+def is_of_library(baseline: Baseline, problem: Problem) -> bool:
+    """Whether a baseline is another library, not the device's copy or a kernel of this package."""
+    return baseline.name != COPY and not baseline.name.startswith(f"{problem.operation}_")
 
 
 def fastest_library(verdicts: Iterable[BaselineVerdict]) -> BaselineVerdict | None:

@@ -22,8 +22,8 @@ from warpsmith.generator.conv2d.products.mma.mma_tiles import NAME
 from warpsmith.generator.conv2d.products.mma.mma_weight import MmaWeights
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_split16, why_not_within_windows
 from warpsmith.generator.conv2d.products.split16.split16_folding import MOST_CHANNELS
-from warpsmith.generator.conv2d.sums.direct_model import direct_ns
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.conv2d.sums.direct_model import is_expected_before_direct
+from warpsmith.generator.device import Device
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 
@@ -43,11 +43,8 @@ class Conv2dMma(SidedFamily):
         )
 
     def is_likely(self, problem: Conv2d, device: Device) -> bool:
-        if device.kind is not DeviceKind.CUDA:
-            return False
         # Beside wgmma products these were faster only for images of few channels and for groups.
         is_small = problem.input[1] <= MOST_CHANNELS or problem.groups > 1
         if device.tensor_instruction(TensorType.F16, WARPGROUP) is not None and not is_small:
             return False
-        expected_ns = self.expected_ns(problem, device)
-        return expected_ns is not None and expected_ns < direct_ns(problem, device)
+        return is_expected_before_direct(self, problem, device)

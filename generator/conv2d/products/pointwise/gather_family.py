@@ -15,15 +15,12 @@ from __future__ import annotations
 
 import math
 
-from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, why_not_usual_data
 from warpsmith.generator.conv2d.products.pointwise.gather_model import gather_ns
+from warpsmith.generator.conv2d.products.pointwise.pointwise_products import PointwiseProducts
 from warpsmith.generator.conv2d.products.pointwise.pointwise_weight import PointwiseWeights
-from warpsmith.generator.conv2d.sums.direct_model import direct_ns
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import Device
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.tensor_cores import TensorType
 
 NAME = "conv2d_gather"
 MOST_COLUMNS = 512
@@ -33,7 +30,7 @@ MOST_ROWS = 1 << 13
 image by a row beyond."""
 
 
-class Conv2dGather(SidedFamily):
+class Conv2dGather(PointwiseProducts):
     """wgrad of few channels on tensor cores (mma), from float32 images. It solves no other pass."""
 
     name = NAME
@@ -53,15 +50,4 @@ class Conv2dGather(SidedFamily):
             return f"has at most {MOST_ROWS} rows in a padded image, unlike {problem.padded_size[0]}"
         if (problem.weight[3] - 1) * problem.dilation[1] >= MOST_ROWS:
             return f"has taps that lie less than {MOST_ROWS} columns apart"
-        return (
-            device.why_no_tensor_instruction(TensorType.F16)
-            or device.why_no(ASYNC_COPIES)
-            or why_not_usual_data(problem)
-            or super().why_not(problem, device)
-        )
-
-    def is_likely(self, problem: Conv2d, device: Device) -> bool:
-        if device.kind is not DeviceKind.CUDA:
-            return False
-        expected_ns = self.expected_ns(problem, device)
-        return expected_ns is not None and expected_ns < direct_ns(problem, device)
+        return super().why_not(problem, device)

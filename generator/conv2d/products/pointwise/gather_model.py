@@ -6,12 +6,7 @@ square. The config that they choose takes 1.02 times the best one's time in the 
 
 from __future__ import annotations
 
-from warpsmith.generator.conv2d.products.pointwise.pointwise_model import (
-    L2_SHARE,
-    MEMORY_SHARE,
-    SUM_NS,
-    WEIGHT_L2_SHARE,
-)
+from warpsmith.generator.conv2d.products.pointwise.pointwise_model import weight_copying_ns, weight_sums_ns
 from warpsmith.generator.conv2d.products.pointwise.pointwise_weight_geometry import PointwiseWeightGeometry
 from warpsmith.generator.conv2d.products.split16.split16_model import CLOCK_SHARE
 from warpsmith.generator.device import Device
@@ -36,16 +31,9 @@ BEGIN_NS = 3100.0
 def gather_ns(geometry: PointwiseWeightGeometry, device: Device) -> float:
     """Nanoseconds of both launches."""
     computing_ns = -(-geometry.blocks // device.multiprocessors) * geometry.split_steps * _step_ns(geometry, device)
-    x, dy = (4.0 * geometry.pixels * count for count in (geometry.all_columns, geometry.filters))
-    read_once = 4.0 * geometry.source_pixels * geometry.channels
-    memory_ns = (read_once + dy) / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
-    read_again = x * geometry.row_tiles + dy * geometry.column_tiles
-    copying_ns = max(memory_ns, read_again / (WEIGHT_L2_SHARE * device.rates.l2_bytes_per_ns))
+    copying_ns = weight_copying_ns(geometry, device)
     long, short = max(computing_ns, copying_ns), min(computing_ns, copying_ns)
-    sums_ns = 0.0
-    if geometry.splits > 1:
-        sums_ns = SUM_NS + 8.0 * geometry.splits * geometry.weights / (L2_SHARE * device.rates.l2_bytes_per_ns)
-    return BEGIN_NS + long + HIDDEN * short + sums_ns
+    return BEGIN_NS + long + HIDDEN * short + weight_sums_ns(geometry, device)
 
 
 def _step_ns(geometry: PointwiseWeightGeometry, device: Device) -> float:

@@ -16,20 +16,17 @@ ldmatrix and cp.async in the PTX manual.
 
 from __future__ import annotations
 
-from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, why_not_usual_data
 from warpsmith.generator.conv2d.products.pointwise.pointwise_image import PointwiseImages
 from warpsmith.generator.conv2d.products.pointwise.pointwise_model import weight_ns
+from warpsmith.generator.conv2d.products.pointwise.pointwise_products import PointwiseProducts
 from warpsmith.generator.conv2d.products.pointwise.pointwise_tiles import NAME
 from warpsmith.generator.conv2d.products.pointwise.pointwise_weight import PointwiseWeights
-from warpsmith.generator.conv2d.sums.direct_model import direct_ns
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Accuracy
-from warpsmith.generator.tensor_cores import TensorType
 
 
-class Conv2dPointwise(SidedFamily):
+class Conv2dPointwise(PointwiseProducts):
     """`conv2d` with one tap on tensor cores (mma or wgmma), from float32 images."""
 
     name = NAME
@@ -40,15 +37,4 @@ class Conv2dPointwise(SidedFamily):
             return "solves layers of one tap, without groups and padding"
         if problem.accuracy is not Accuracy.NORMWISE and not problem.pass_.sums_images:
             return 'splits numbers relative to the largest of a sum: needs accuracy="normwise"'
-        return (
-            device.why_no_tensor_instruction(TensorType.F16)
-            or device.why_no(ASYNC_COPIES)
-            or why_not_usual_data(problem)
-            or super().why_not(problem, device)
-        )
-
-    def is_likely(self, problem: Conv2d, device: Device) -> bool:
-        if device.kind is not DeviceKind.CUDA:
-            return False
-        expected_ns = self.expected_ns(problem, device)
-        return expected_ns is not None and expected_ns < direct_ns(problem, device)
+        return super().why_not(problem, device)

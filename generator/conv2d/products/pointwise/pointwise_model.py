@@ -121,17 +121,25 @@ def weight_ns(geometry: PointwiseWeightGeometry, device: Device) -> float:
     shared_ns = 4.0 * 32 * (geometry.rows + geometry.columns) * geometry.warps / rates.shared_bytes_per_ns
     step_ns = max(step_ns, waits_ns, shared_ns, rates.cycles_ns(COPY_CYCLES * _copies(geometry)))
     computing_ns = own * geometry.split_steps * step_ns
+    copying_ns = weight_copying_ns(geometry, device)
+    long, short = max(computing_ns, copying_ns), min(computing_ns, copying_ns)
+    return WEIGHT_BEGIN_NS + long + WEIGHT_HIDDEN * short + weight_sums_ns(geometry, device)
+
+
+def weight_copying_ns(geometry: PointwiseWeightGeometry, device: Device) -> float:
+    """Nanoseconds in which the device moves x and dy for the first launch of wgrad."""
     x, dy = (4.0 * geometry.pixels * count for count in (geometry.all_columns, geometry.filters))
     read_once = 4.0 * geometry.source_pixels * geometry.channels
     memory_ns = (read_once + dy) / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
     read_again = x * geometry.row_tiles + dy * geometry.column_tiles
-    copying_ns = max(memory_ns, read_again / (WEIGHT_L2_SHARE * device.rates.l2_bytes_per_ns))
-    long, short = max(computing_ns, copying_ns), min(computing_ns, copying_ns)
-    sums_ns = 0.0
-    if geometry.splits > 1:
-        moved = 8.0 * geometry.splits * geometry.weights
-        sums_ns = SUM_NS + moved / (L2_SHARE * device.rates.l2_bytes_per_ns)
-    return WEIGHT_BEGIN_NS + long + WEIGHT_HIDDEN * short + sums_ns
+    return max(memory_ns, read_again / (WEIGHT_L2_SHARE * device.rates.l2_bytes_per_ns))
+
+
+def weight_sums_ns(geometry: PointwiseWeightGeometry, device: Device) -> float:
+    """Nanoseconds of the second launch of wgrad, which adds up the parts of sums; 0 if they have one part."""
+    if geometry.splits == 1:
+        return 0.0
+    return SUM_NS + 8.0 * geometry.splits * geometry.weights / (L2_SHARE * device.rates.l2_bytes_per_ns)
 
 
 def _copies(geometry: PointwiseWeightGeometry) -> float:

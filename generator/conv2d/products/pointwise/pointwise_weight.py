@@ -84,14 +84,18 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
 
 def _columns(problem: Conv2d) -> tuple[str, int]:
     """What a column of the product is, in the plural, and how many there are."""
-    taps = math.prod(problem.weight[2:])
-    return ("taps of channels of x" if taps > 1 else "channels of x"), problem.group_channels * taps
+    return ("taps of channels of x" if _has_taps(problem) else "channels of x"), math.prod(problem.weight[1:])
+
+
+def _has_taps(problem: Conv2d) -> bool:
+    """Whether channels have several taps, which are then looked up and gathered."""
+    return math.prod(problem.weight[2:]) > 1
 
 
 def _memory_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     steps = -(-problem.input[0] * math.prod(problem.output_size) // PIXELS)
     weights = math.prod(problem.weight)
-    place_bytes = TAP_BYTES if math.prod(problem.weight[2:]) > 1 else 0
+    place_bytes = TAP_BYTES if _has_taps(problem) else 0
 
     def fits(down: int, across: int, rows: int, columns: int, stages: int, min_blocks: int) -> bool:
         share = device.shared_per_multiprocessor_bytes // min_blocks - device.limits.reserved_shared_bytes
@@ -130,7 +134,7 @@ def weight_choice(problem: Conv2d, device: Device, model: Model) -> TimedConfig:
 def _choices(problem: Conv2d, device: Device, model: Model) -> Iterator[TimedConfig]:
     """Each tile and number of blocks with the most stages that fit, and parts of sums for a round of blocks or two."""
     space = weight_space(problem, device)
-    for sizes in (*TILE_SIZES, *(TAP_TILES if math.prod(problem.weight[2:]) > 1 else ())):
+    for sizes in (*TILE_SIZES, *(TAP_TILES if _has_taps(problem) else ())):
         for blocks in BLOCKS:
             chosen: dict[str, Value] = dict(zip(("down", "across", "rows", "columns"), sizes, strict=True))
             chosen |= {"min_blocks": blocks, "splits": 1}

@@ -25,8 +25,8 @@ from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_n
 from warpsmith.generator.conv2d.products.wgmma.wgmma_image import WgmmaImages
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import NAME
 from warpsmith.generator.conv2d.products.wgmma.wgmma_weight import WgmmaWeights
-from warpsmith.generator.conv2d.sums.direct_model import direct_ns
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.conv2d.sums.direct_model import is_expected_before_direct
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Subject
 from warpsmith.generator.space import Config
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
@@ -51,10 +51,7 @@ class Conv2dWarpgroup(SidedFamily):
         )
 
     def is_likely(self, problem: Conv2d, device: Device) -> bool:
-        if device.kind is not DeviceKind.CUDA:
-            return False
-        expected_ns = self.expected_ns(problem, device)
-        return expected_ns is not None and expected_ns < direct_ns(problem, device)
+        return is_expected_before_direct(self, problem, device)
 
     def carried(self, config: Config, home: Subject[Conv2d], problem: Conv2d, device: Device) -> Config | None:
         """The default for another problem.
