@@ -12,8 +12,8 @@ classification networks at their usual image, and a U-Net at 256x256. `conv2d_be
 It needs torchvision, as `accuracy` and `steps` do, but no data and no GPU.
 
 `measure` draws `--count` layers of the list with `--seed`, one pass of each, network by network in turn. It takes them
-in each of `--numerics`: `ieee` and `tf32` are float32 in NCHW, `bf16` is bfloat16 channels last. What `warpsmith.plan`
-answers without a store of the user's is verified against float64 and takes turns with cuDNN (its own search on, both
+in each of `--numerics`: `ieee` and `tf32` are float32 in NCHW, `tf32_last` and `bf16` are channels last. What
+`warpsmith.plan` answers without a store of the user's is verified against float64 and takes turns with cuDNN (its own search on, both
 layouts, the same precision), and with the fastest of the other families' defaults, of `--starts` starts of its own, and
 of a search of `--seconds`. A row has the answer, the times that the families' models expect, and each candidate's time
 alone. Passes that have a row are skipped.
@@ -90,7 +90,7 @@ def accuracy(given: argparse.Namespace) -> None:
 
     device = torch.device("cpu" if given.device == "host" else given.device)
     for numeric in given.numerics:
-        with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=numeric == "tf32"):
+        with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=numeric.startswith("tf32")):
             for name in given.networks:
                 kept = captured(name, numeric, device, given.batch, _side(name, given))
                 for row in rows(kept, given.device, given.rounds):

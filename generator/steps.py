@@ -70,7 +70,6 @@ class TensorMap:
 
     buffer: str
     dtype: DType
-    """A 16-bit type."""
     shape: tuple[int, int, int, int]
     """Images, rows, columns, channels."""
     first: tuple[int, int]

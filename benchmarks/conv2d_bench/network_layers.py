@@ -31,9 +31,10 @@ NETWORKS = (
 NUMERICS: dict[str, dict[str, Any]] = {
     "ieee": {},
     "tf32": {"precision": Precision.TF32},
+    "tf32_last": {"precision": Precision.TF32, "layout": ImageLayout.NHWC},
     "bf16": {"precision": Precision.BF16, "dtype": DType.BFLOAT16, "layout": ImageLayout.NHWC},
 }
-"""Type, precision and layout of the data by name: float32 in NCHW, and bfloat16 channels last."""
+"""Type, precision and layout of the data by name: float32 in NCHW, TF32 in both layouts, bfloat16 channels last."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from conv2d_bench.network_models import network
 from warpsmith.devices.select import DeviceRef
 from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
 
-CASTS = {"ieee": None, "tf32": None, "bf16": torch.bfloat16}
+CASTS = {"ieee": None, "tf32": None, "tf32_last": None, "bf16": torch.bfloat16}
 """Type of PyTorch's autocast by the name of the numerics."""
 CLASSES = 1000
 PROFILED = 2
@@ -58,7 +58,7 @@ def measured(name: str, numeric: str, settings: StepSettings) -> Row:
     )
     start = time.monotonic()
     with batch.casting:
-        report = wt.patch(ours, batch.images, precision=numeric, fallback="default")
+        report = wt.patch(ours, batch.images, precision=numeric.removesuffix("_last"), fallback="default")
     patched = time.monotonic()
     models = [torch.compile(each) if settings.compiled else each for each in (theirs, ours)]
     begun = time.monotonic()
@@ -69,7 +69,7 @@ def measured(name: str, numeric: str, settings: StepSettings) -> Row:
     with (
         shared_device(DeviceRef.parse(settings.device)) as lock_file,
         DeviceLock(lock_file),
-        torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=numeric == "tf32"),
+        torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=numeric.startswith("tf32")),
     ):
         steps = {
             "inference": [_inference(each, batch) for each in models],

@@ -17,6 +17,7 @@ _FAMILIES = families_in(
         "conv2d_warpgroup_im2col": "products.wgmma.im2col_family:Conv2dWarpgroupIm2col",
         "conv2d_warpgroup_groups": "products.wgmma.groups_family:Conv2dWarpgroupGroups",
         "conv2d_warpgroup_pixels": "products.wgmma.pixels_family:Conv2dWarpgroupPixels",
+        "conv2d_warpgroup_tf32": "products.wgmma.tf32_family:Conv2dWarpgroupTf32",
         "conv2d_winograd": "products.winograd.winograd_family:Conv2dWinograd",
         "conv2d_mma": "products.mma.mma_family:Conv2dMma",
         "conv2d_pointwise": "products.pointwise.pointwise_family:Conv2dPointwise",

@@ -38,6 +38,15 @@ def test_is_right(layer: dict[str, Any], precision: str, pass_: Pass, check_conf
     check_configs([Conv2d(**layer, precision=precision, **with_end, pass_=pass_)], some(4, (FAMILY.name,)))
 
 
+@pytest.mark.parametrize("precision", ["ieee", "tf32"])
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+def test_gradients_of_weights_with_channels_last_are_right(
+    layer: dict[str, Any], precision: str, check_configs: CheckConfigs
+) -> None:
+    problem = Conv2d(**layer, precision=precision, layout="nhwc", pass_=Pass.WGRAD)
+    check_configs([problem], some(4, (FAMILY.name,)))
+
+
 @every_pass
 @pytest.mark.parametrize("layer", ["expanding", "deep"])
 def test_sums_of_positive_terms_lose_no_more_than_the_bound(layer: str, pass_: Pass) -> None:
@@ -50,6 +59,7 @@ def test_sums_of_positive_terms_lose_no_more_than_the_bound(layer: str, pass_: P
 def test_is_clean_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str) -> None:
     device = cuda_device(0)
     problems = [Conv2d(**LAYERS[name], pass_=pass_) for name in ("pairs", "steps") for pass_ in Pass]
+    problems.append(Conv2d(**LAYERS["steps"], layout="nhwc", pass_=Pass.WGRAD))
     cases = [
         (problem, FAMILY.program(problem, config))
         for problem in problems

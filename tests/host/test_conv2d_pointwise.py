@@ -15,7 +15,7 @@ from verified import check
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass
 from warpsmith.generator.conv2d.products.pointwise import pointwise_image, pointwise_weight_geometry
 from warpsmith.generator.conv2d.products.pointwise.pointwise_family import Conv2dPointwise
 from warpsmith.generator.device import DeviceKind
@@ -86,12 +86,13 @@ def test_is_right_in_every_tile(
 
 
 @exhaustive.meeting()
+@pytest.mark.parametrize("layout", ImageLayout)
 @pytest.mark.parametrize("tile", WEIGHT_TILES, ids=["short", "whole", "wide"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gradients_of_weights_are_right_in_every_tile(
-    host: Runtime, quickest: HostCompiler, shape: str, tile: dict[str, Value]
+    host: Runtime, quickest: HostCompiler, shape: str, tile: dict[str, Value], layout: ImageLayout
 ) -> None:
-    problem = Conv2d(**SHAPES[shape], pass_=Pass.WGRAD)
+    problem = Conv2d(**SHAPES[shape], layout=layout, pass_=Pass.WGRAD)
     errors_of(host, quickest, (problem, config_of(problem, **tile)))
 
 

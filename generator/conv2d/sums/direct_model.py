@@ -36,6 +36,10 @@ FEW_CHANNELS, FEW_SLOWER = (2, 3), 1.7
 times what was expected without it (six layers of 32 and 64 filters, H200, 2026-11-30)."""
 MEMORY_SHARE = 3900 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that a layer's operands reach together (measured, H200)."""
+SECTOR, SECTOR_SHARE = 32, 1880 / REFERENCE.l2_bytes_per_ns
+"""Bytes of L2 that a result takes with channels last, where the results of a warp's store lie in different sectors, and
+the share of the L2 rate that they reach (1,708 us for 101 million results and 326 us for 19 million, H200, 2026-11-30).
+"""
 NOT_HIDDEN = 0.3
 """Share of the shorter one of summing and moving that the longer one does not hide, as in `conv2d_pointwise`."""
 
@@ -47,6 +51,9 @@ def direct_ns(problem: Conv2d, device: Device) -> float:
     waiting_ns = rates.cycles_ns(cycles * max(1.0, crowds))
     summing_ns = max(waiting_ns, problem.flops / (2 * rates.multiply_adds_per_ns))
     moving_ns = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
+    if problem.layout is ImageLayout.NHWC and not problem.pass_.sums_images:
+        storing_ns = SECTOR * problem.output.size / (SECTOR_SHARE * rates.l2_bytes_per_ns)
+        moving_ns = max(moving_ns, storing_ns)
     has_taps = math.prod(problem.weight[2:]) > 1
     if problem.pass_ is Pass.FPROP and problem.input[1] in FEW_CHANNELS and has_taps:
         summing_ns *= FEW_SLOWER

@@ -6,8 +6,8 @@ them on their way from shared memory to the tensor cores, each pixel of 32 chann
 weights of a block stay in shared memory as fp16 parts for all its tiles. A product takes three fp16 products; sums of
 32 terms leave the tensor cores, which truncate. Where there is wgmma, pixels go from registers into it.
 
-The gradient of the weights sums over pixels, which lie side by side in both factors. No pixel of it has a scale, so
-that a number becomes the sum of two TF32 numbers instead.
+The gradient of the weights sums over pixels, in either layout of the images. No pixel of it has a scale, so that a
+number becomes the sum of two TF32 numbers instead.
 
 Source: Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3 (split operands);
 Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (layers as matrix products); mma,
@@ -16,7 +16,10 @@ ldmatrix and cp.async in the PTX manual.
 
 from __future__ import annotations
 
+import dataclasses
+
 from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.products.pointwise.pointwise_image import PointwiseImages
 from warpsmith.generator.conv2d.products.pointwise.pointwise_model import weight_ns
 from warpsmith.generator.conv2d.products.pointwise.pointwise_products import PointwiseProducts
@@ -38,3 +41,7 @@ class Conv2dPointwise(PointwiseProducts):
         if problem.accuracy is not Accuracy.NORMWISE and not problem.pass_.sums_images:
             return 'splits numbers relative to the largest of a sum: needs accuracy="normwise"'
         return super().why_not(problem, device)
+
+    def why_not_data(self, problem: Conv2d) -> str | None:
+        usual = dataclasses.replace(problem, layout=ImageLayout.NCHW) if problem.pass_.sums_images else problem
+        return super().why_not_data(usual)

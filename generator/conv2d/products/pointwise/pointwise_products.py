@@ -17,9 +17,13 @@ class PointwiseProducts(SidedFamily):
         return (
             device.why_no_tensor_instruction(TensorType.F16)
             or device.why_no(ASYNC_COPIES)
-            or why_not_usual_data(problem)
+            or self.why_not_data(problem)
             or super().why_not(problem, device)
         )
+
+    def why_not_data(self, problem: Conv2d) -> str | None:
+        """Why the copies do not suit the layer's type and layout, in one line; None if they do."""
+        return why_not_usual_data(problem)
 
     def is_likely(self, problem: Conv2d, device: Device) -> bool:
         return is_expected_before_direct(self, problem, device)

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText, text_key
+from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.products.pointwise.pointwise_tiles import BLOCKS, OTHER_REGISTERS, STAGES
 from warpsmith.generator.conv2d.products.pointwise.pointwise_weight_geometry import (
     LEAST,
-    PITCH,
     PIXELS,
     SUM_LANES,
     TAP_BYTES,
     PointwiseWeightGeometry,
+    stage_floats,
 )
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_model import TimedConfig
@@ -96,10 +97,11 @@ def _memory_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ..
     steps = -(-problem.input[0] * math.prod(problem.output_size) // PIXELS)
     weights = math.prod(problem.weight)
     place_bytes = TAP_BYTES if _has_taps(problem) else 0
+    is_last = problem.layout is ImageLayout.NHWC
 
     def fits(down: int, across: int, rows: int, columns: int, stages: int, min_blocks: int) -> bool:
         share = device.shared_per_multiprocessor_bytes // min_blocks - device.limits.reserved_shared_bytes
-        own = 4 * stages * PITCH * (down * rows + across * columns) + place_bytes * across * columns
+        own = 4 * stages * stage_floats(down * rows, across * columns, is_last) + place_bytes * across * columns
         return own <= min(device.shared_per_block_bytes, share)
 
     return (

@@ -8,6 +8,7 @@ import dataclasses
 import math
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.products.pointwise.pointwise_tiles import vector_of
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.space import Config, Value
@@ -16,7 +17,8 @@ PIXELS, SUM_PIXELS = 32, 16
 """Pixels per stage, and pixels that tensor cores sum before float32 registers add up the sums: six instructions of mma,
 which truncate."""
 PITCH = PIXELS + 4
-"""Floats of a row of a stage: a warp reads 8 rows x 4 pixels without bank conflicts."""
+"""Floats of a row of a stage whose pixels are adjacent: a warp reads 8 rows x 4 pixels without bank conflicts."""
+BANKS = 32
 TAP_BYTES = 8
 """Bytes of a tap's place in shared memory."""
 SUM_LANES, SUM_GROUPS = 32, 8
@@ -67,10 +69,12 @@ class PointwiseWeightGeometry:
     """Pixels of x that are copied at once."""
     gathers: bool
     """Whether the pixels of x are those of a strided layer."""
+    channels_last: bool
+    """Whether channels, not pixels, are adjacent in both operands; then `vector` and `source_vector` count channels."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> PointwiseWeightGeometry:
-        plane = math.prod(problem.output_size)
+        plane, is_last = math.prod(problem.output_size), problem.layout is ImageLayout.NHWC
         return cls(
             **{name: config.integer(name) for name in LEAST},
             products=2 * Arithmetic.of(problem).parts - 1,
@@ -80,9 +84,10 @@ class PointwiseWeightGeometry:
             pixels=problem.input[0] * plane,
             source_pixels=problem.input[0] * _pixels_read(problem),
             plane=plane,
-            vector=math.gcd(plane, 4),
-            source_vector=vector_of(problem),
+            vector=math.gcd(problem.group_filters if is_last else plane, 4),
+            source_vector=math.gcd(problem.group_channels, 4) if is_last else vector_of(problem),
             gathers=problem.stride != (1, 1),
+            channels_last=is_last,
         )
 
     pitch, tap_bytes = PITCH, TAP_BYTES
@@ -147,14 +152,33 @@ class PointwiseWeightGeometry:
         return self.filters * self.all_columns
 
     @property
+    def row_pitch(self) -> int:
+        """Floats from a pixel of dy to the next in a stage whose channels are adjacent."""
+        return pitch_of(self.tile_rows)
+
+    @property
+    def column_pitch(self) -> int:
+        return pitch_of(self.tile_columns)
+
+    @property
     def shared_bytes(self) -> int:
         places = TAP_BYTES * self.tile_columns if self.taps > 1 else 0
-        return 4 * self.stages * PITCH * (self.tile_rows + self.tile_columns) + places
+        return 4 * self.stages * stage_floats(self.tile_rows, self.tile_columns, self.channels_last) + places
 
     @property
     def sum_groups(self) -> int:
         """Groups of parts that threads of the second launch add up side by side."""
         return min(SUM_GROUPS, self.splits)
+
+
+def pitch_of(channels: int) -> int:
+    """Channels of a tile and those beside them, so that a warp reads 4 pixels x 8 channels without bank conflicts."""
+    return next(each for each in range(channels, channels + BANKS, 4) if each % BANKS in (8, 24))
+
+
+def stage_floats(rows: int, columns: int, channels_last: bool) -> int:
+    """Floats of a stage of so many channels of dy and columns of x."""
+    return PIXELS * (pitch_of(rows) + pitch_of(columns)) if channels_last else PITCH * (rows + columns)
 
 
 def _pixels_read(problem: Conv2d) -> int:

@@ -47,7 +47,12 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_image import (
     stages_fit,
     tile_constraints,
 )
-from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import BARRIER_BYTES, why_no_least
+from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import (
+    BARRIER_BYTES,
+    OTHER_REGISTERS,
+    REGISTERS,
+    why_no_least,
+)
 from warpsmith.generator.device import Device
 from warpsmith.generator.program import Pointer, Program, TensorMap, Unit
 from warpsmith.generator.render import render
@@ -98,6 +103,10 @@ class Im2colImageGeometry(WgmmaImageGeometry):
     name: ClassVar[str] = NAME
     maps: ClassVar[bool] = True
     sustained: ClassVar[Sustained] = IMAGES
+    stage_channels: ClassVar[int] = CHANNELS
+    """Channels of a stage: 128 bytes of a pixel."""
+    operand_registers: ClassVar[int] = 0
+    """Registers of a consumer thread for pixels."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -115,6 +124,11 @@ class Im2colImageGeometry(WgmmaImageGeometry):
             first_row=window.row,
             first_column=window.column,
         )
+
+    @classmethod
+    def least_columns(cls, problem: Conv2d) -> int:
+        """Columns of the smallest tile: those of one copy of weights that are contiguous along them."""
+        return CHANNELS if problem.pass_.is_transposed else COLUMNS[0]
 
     @property
     def splits(self) -> int:
@@ -248,37 +262,28 @@ def most_splits(channel_blocks: int, results: int) -> int:
     return channel_blocks if results % QUAD == 0 else 1
 
 
-def least_image(problem: Conv2d) -> Config:
+def least_image(problem: Conv2d, kind: type[Im2colImageGeometry]) -> Config:
     """The config that takes least memory."""
     values = {name: value for name, value in wgmma_image.least_image(problem).values().items() if name != "reach"}
-    own: dict[str, Value] = {"pixel_stages": PIXEL_STAGES[0], "sharing": Sharing.NONE.value, "channels": CHANNELS}
-    columns: dict[str, Value] = {"columns": CHANNELS} if problem.pass_.is_transposed else {}
-    return Config.of({**values, **own, **columns})
+    own: dict[str, Value] = {"pixel_stages": PIXEL_STAGES[0], "sharing": Sharing.NONE.value}
+    tile: dict[str, Value] = {"channels": kind.stage_channels, "columns": kind.least_columns(problem)}
+    return Config.of({**values, **own, **tile})
 
 
-def image_space(problem: Conv2d, device: Device) -> Space:
-    least_config = least_image(problem)
-    least, least_columns = least_config.values(), least_config.integer("columns")
+def image_space(problem: Conv2d, device: Device, kind: type[Im2colImageGeometry]) -> Space:
+    parameters = (_parameters(problem, device, kind).get(each.name, each) for each in image_parameters(device))
+    tiles = tile_constraints(problem, device, kind.least_columns(problem))
+    return Space(tuple(parameters), (*tiles, *_constraints(problem, device, kind)))
 
-    channel_blocks = -(-problem.summed_channels // CHANNELS)
-    most = most_splits(channel_blocks, problem.result_channels)
-    columns_of = tuple(each for each in COLUMNS if each >= least_columns)
 
-    @functools.cache
-    def tile(warpgroups: int, columns: int, sharing: str) -> Im2colImageGeometry:
-        sizes: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "sharing": sharing}
-        return Im2colImageGeometry.of(problem, Config.of({**least, **sizes}))
-
-    def fits(warpgroups: int, columns: int, sharing: str, pixel_stages: int, filter_stages: int, blocks: int) -> bool:
-        own = dataclasses.replace(tile(warpgroups, columns, sharing), most_blocks=blocks)
-        return stages_fit(own, pixel_stages, filter_stages, device)
-
-    own = {
-        "columns": Parameter("columns", columns_of, "channels of the result, a warpgroup"),
-        "channels": Parameter("channels", (CHANNELS,), "that a stage sums over: 128 bytes of a pixel"),
-        "reach": Parameter(
-            "sharing", tuple(each.value for each in Sharing), "which taps read the same stage of pixels"
-        ),
+def _parameters(problem: Conv2d, device: Device, kind: type[Im2colImageGeometry]) -> dict[str, Parameter]:
+    """Parameters by the names of those that they replace."""
+    columns = tuple(each for each in COLUMNS if each >= kind.least_columns(problem))
+    sharing = tuple(each.value for each in Sharing)
+    return {
+        "columns": Parameter("columns", columns, "channels of the result, a warpgroup"),
+        "channels": Parameter("channels", (kind.stage_channels,), "that a stage sums over: 128 bytes of a pixel"),
+        "reach": Parameter("sharing", sharing, "which taps read the same stage of pixels"),
         "pixel_stages": Parameter("pixel_stages", PIXEL_STAGES, "stages of shared memory for pixels"),
         "filter_stages": Parameter("filter_stages", FILTER_STAGES, "stages of shared memory for weights"),
         "blocks": Parameter(
@@ -287,54 +292,74 @@ def image_space(problem: Conv2d, device: Device) -> Space:
             f"that take tiles in turns; 0: one a tile; to {CLUSTER_BLOCKS}: a cluster of so many a tile",
         ),
     }
-    constraints = (
-        Constraint(
-            "taps share pixels where a row of the filter has several",
-            lambda sharing: sharing == Sharing.NONE or problem.weight[3] > 1,
-        ),
-        Constraint(
-            f"blocks of a cluster sum over some of {channel_blocks} times {CHANNELS} channels and store {QUAD} at once",
-            lambda blocks: blocks not in CLUSTERS or blocks <= most,
-        ),
-        Constraint(f"a block has at most {device.shared_per_block_bytes} bytes of shared memory", fits),
+
+
+def _constraints(problem: Conv2d, device: Device, kind: type[Im2colImageGeometry]) -> Iterator[Constraint]:
+    least = least_image(problem, kind).values()
+    channel_blocks = -(-problem.summed_channels // kind.stage_channels)
+    most = most_splits(channel_blocks, problem.result_channels)
+
+    @functools.cache
+    def tile(warpgroups: int, columns: int, sharing: str) -> Im2colImageGeometry:
+        sizes: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "sharing": sharing}
+        return kind.of(problem, Config.of({**least, **sizes}))
+
+    def fits(warpgroups: int, columns: int, sharing: str, pixel_stages: int, filter_stages: int, blocks: int) -> bool:
+        own = dataclasses.replace(tile(warpgroups, columns, sharing), most_blocks=blocks)
+        return stages_fit(own, pixel_stages, filter_stages, device)
+
+    yield Constraint(
+        "taps share pixels where a row of the filter has several",
+        lambda sharing: sharing == Sharing.NONE or problem.weight[3] > 1,
     )
-    parameters = (own.get(each.name, each) for each in image_parameters(device))
-    tiles = tile_constraints(problem, device, least_columns)
-    return Space(tuple(parameters), (*tiles, *constraints))
+    yield Constraint(
+        f"blocks of a cluster sum over some of {channel_blocks} times {kind.stage_channels} channels and store {QUAD} "
+        "at once",
+        lambda blocks: blocks not in CLUSTERS or blocks <= most,
+    )
+    yield Constraint(f"a block has at most {device.shared_per_block_bytes} bytes of shared memory", fits)
+    if needed := kind.operand_registers:
+        yield Constraint(
+            f"a thread has registers for its sums, {needed} for pixels and {OTHER_REGISTERS} more",
+            lambda warpgroups, columns: columns // 2 + needed + OTHER_REGISTERS <= REGISTERS[warpgroups],
+        )
 
 
 @functools.lru_cache(maxsize=256)
-def _choices(problem: Conv2d, device: Device) -> tuple[TimedConfig, ...]:
+def ranked_images(problem: Conv2d, device: Device, kind: type[Im2colImageGeometry]) -> tuple[TimedConfig, ...]:
     """Configs as the model ranks them. Ranking takes 30 to 60 ms and serves `default`, `starts` and `expected_ns`."""
-    choices = [({"sharing": each.value, "channels": CHANNELS}, PREFERRED[each]) for each in Sharing]
-    least = least_image(problem)
-    space = image_space(problem, device)
-    return tuple(image_choices(problem, device, space, choices, Im2colImageGeometry, least))
+    choices = [({"sharing": each.value, "channels": kind.stage_channels}, PREFERRED[each]) for each in Sharing]
+    least = least_image(problem, kind)
+    return tuple(image_choices(problem, device, image_space(problem, device, kind), choices, kind, least))
 
 
 class Im2colImages(LayerSide):
     """fprop and dgrad."""
 
+    def __init__(self, kind: type[Im2colImageGeometry] = Im2colImageGeometry) -> None:
+        self.kind = kind
+
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
-        space, least = self.space(problem, device), least_image(problem)
-        return why_no_least(problem, space, least) or Im2colImageGeometry.of(problem, least).why_not
+        space, least = self.space(problem, device), least_image(problem, self.kind)
+        return why_no_least(problem, space, least) or self.kind.of(problem, least).why_not
 
     def space(self, problem: Conv2d, device: Device) -> Space:
-        return image_space(problem, device)
+        return image_space(problem, device, self.kind)
 
     def default(self, problem: Conv2d, device: Device) -> Config:
-        return _choices(problem, device)[0].config
+        return ranked_images(problem, device, self.kind)[0].config
 
     def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
-        return tuple(each.config for each in _choices(problem, device)[1 : 1 + STARTS])
+        return tuple(each.config for each in ranked_images(problem, device, self.kind)[1 : 1 + STARTS])
 
     def expected_ns(self, problem: Conv2d, device: Device) -> float:
         """Nanoseconds of the default's begin, and of its rounds of tiles and bytes from memory, which overlap."""
-        rounds_ns, moving_ns = _choices(problem, device)[0].ns, moved_ns(problem, device)
-        return IMAGES.begin_ns + max(rounds_ns, moving_ns) + IMAGES.memory * min(rounds_ns, moving_ns)
+        rounds_ns, moving_ns = ranked_images(problem, device, self.kind)[0].ns, moved_ns(problem, device)
+        sustained = self.kind.sustained
+        return sustained.begin_ns + max(rounds_ns, moving_ns) + sustained.memory * min(rounds_ns, moving_ns)
 
     def program(self, problem: Conv2d, config: Config) -> Program:
-        geometry = Im2colImageGeometry.of(problem, config)
+        geometry = self.kind.of(problem, config)
         text = render("conv2d/warpgroup_image.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
         bias = (Pointer("b"),) if problem.bias else ()
         multiply = multiplying(NAME, geometry, (*geometry.tensor_maps, *bias, Pointer(problem.output.name)))

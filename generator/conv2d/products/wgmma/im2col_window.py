@@ -158,7 +158,9 @@ STARTS = 4
 """Start configs of a search: the model's next choices after the default, because the model is 5% off in the mean."""
 
 
-def tensor_map_of(images: Images, lattice: Lattice, first: tuple[int, int], pixels: int) -> TensorMap:
+def tensor_map_of(
+    images: Images, lattice: Lattice, first: tuple[int, int], pixels: int, channels: int = CHANNELS
+) -> TensorMap:
     """Tensor map of x, or dy, whose positions are those of the lattice."""
     sizes = images.rows.sources, images.columns.sources
     return TensorMap(
@@ -168,7 +170,7 @@ def tensor_map_of(images: Images, lattice: Lattice, first: tuple[int, int], pixe
         first=first,
         extent=(lattice.rows.pitch, lattice.columns.pitch),
         step=(images.rows.multiple, images.columns.multiple),
-        channels=CHANNELS,
+        channels=channels,
         pixels=pixels,
     )
 

@@ -76,6 +76,8 @@ class WgmmaImageGeometry(ImageTiles):
     name: ClassVar[str] = NAME
     """Name of the family and of the GEMM kernel."""
     sustained: ClassVar[Sustained] = LINE
+    numbers: ClassVar[type[Arithmetic]] = Arithmetic
+    """What the tensor cores multiply."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -83,7 +85,7 @@ class WgmmaImageGeometry(ImageTiles):
         return cls.tiled(
             cls.name,
             problem,
-            Arithmetic.of(problem),
+            cls.numbers.of(problem),
             tile_m=GROUP_M * warpgroups,
             columns=config.integer("columns"),
             channels=config.integer("channels"),
@@ -159,6 +161,10 @@ class WgmmaImageGeometry(ImageTiles):
     def rounds(self, device: Device) -> int:
         """Tiles that a multiprocessor takes one after the other, at most."""
         return -(-self.tiles // device.multiprocessors)
+
+    def tile_steps(self, device: Device) -> float:
+        """Taps of a tile, in the mean of those that a multiprocessor takes."""
+        return len(self.steps) / len(self.lattice.phases)
 
     def adding_ns(self, device: Device) -> float:
         """Nanoseconds in which the blocks of a cluster add the sums of a tile."""
@@ -370,7 +376,7 @@ def image_ns(geometry: WgmmaImageGeometry, device: Device) -> float:
     part_products = geometry.arithmetic.products * products
     rates, sustained = busy_multiprocessor(device), geometry.sustained
     step_ns = stage_ns(rates, sustained, geometry.filter_stages, part_products, nbytes, copying)
-    tile_ns = steps / len(geometry.lattice.phases) * -(-geometry.filters.blocks // geometry.splits) * step_ns
+    tile_ns = geometry.tile_steps(device) * -(-geometry.filters.blocks // geometry.splits) * step_ns
     ahead = AHEAD_CYCLES if geometry.arithmetic.scales and geometry.is_loaded_ahead else 0.0
     column_cycles = geometry.column_cycles * geometry.columns * geometry.warpgroups
     tile_ns += rates.cycles_ns(sustained.tile_cycles - ahead + column_cycles)

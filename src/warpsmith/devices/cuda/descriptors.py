@@ -129,6 +129,7 @@ def _reading(texture: Texture) -> Any:
 
 MAP_BYTES = 128
 _TYPES = {
+    DType.FLOAT32: cu.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
     DType.FLOAT16: cu.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
     DType.BFLOAT16: cu.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
 }

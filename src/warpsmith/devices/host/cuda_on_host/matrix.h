@@ -152,6 +152,8 @@ inline void wgmma_fence() {}
 inline void wgmma_commit_group() {}
 template <int kSums> void wgmma_wait_all(float (&)[kSums]) {}
 template <int kSums, int kOperands> void wgmma_wait_all(float (&)[kSums], unsigned (&)[kOperands]) {}
+template <int kSums, int kSteps> void wgmma_wait_all(float (&)[kSums], float (&)[kSteps][4]) {}
+template <int kSteps> void wgmma_wait_but_last(float (&)[kSteps][4]) {}
 template <int kGroups> void wgmma_wait_group() {}
 
 // Matrix B in shared memory: core matrices of 8 columns by 4 elements; those of the first 4 elements come first.

@@ -1,0 +1,62 @@
+"""Implicit GEMM on Hopper's tensor cores with float32 pixels that TMA loads in im2col mode and TF32 products.
+
+The family works like `conv2d_warpgroup_im2col`. TF32 is the upper 19 bits of a float32 number, so that pixels need no
+launch that scales them. The tensor cores cut the other bits off; here numbers are rounded to the nearest one before,
+which halves the largest error. Consumer warps load the pixels of a product to registers and round them, while the
+products before are under way. A launch before the GEMM rounds the weights and lays them out tile by tile; plans with
+bound weights launch it once.
+
+Gradients of weights sum over pixels, along which channels-last operands are not contiguous. wgmma reads such operands
+of 16 bits alone.
+
+Source: as of `conv2d_warpgroup`; wgmma with TF32 operands, ldmatrix and cp.async.bulk.tensor in the PTX manual.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
+from warpsmith.generator.conv2d.layer.words import ImageLayout
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_split16, why_not_within_windows
+from warpsmith.generator.conv2d.products.split16.split16_folding import Folding
+from warpsmith.generator.conv2d.products.wgmma.tf32_image import NAME, Tf32Arithmetic, Tf32Images
+from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
+from warpsmith.generator.device import Device
+from warpsmith.generator.precision import Precision
+from warpsmith.generator.problem import DType
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
+
+
+class Conv2dWarpgroupTf32(Conv2dWarpgroup):
+    """fprop and dgrad by wgmma instructions in TF32, on float32 pixels that TMA loads from the operand's own layout."""
+
+    name = NAME
+    image: ClassVar[LayerSide] = Tf32Images()
+    weight: ClassVar[LayerSide] = image
+
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        return _why_no_copies(problem) or super().why_not(problem, device)
+
+    def why_no_products(self, problem: Conv2d, device: Device) -> str | None:
+        return (
+            device.why_no_tensor_instruction(TensorType.TF32, WARPGROUP)
+            or why_not_split16(problem)
+            or why_not_within_windows(problem)
+        )
+
+
+def _why_no_copies(problem: Conv2d) -> str | None:
+    """Why the family's copies and products do not suit the operands, in one line; None if they do."""
+    if problem.pass_.sums_images:
+        return "computes no gradients of weights"
+    if problem.dtype is not DType.FLOAT32 or problem.precision is not Precision.TF32:
+        return "rounds float32 numbers to TF32"
+    if problem.layout is not ImageLayout.NHWC or problem.groups > 1:
+        return "reads images with channels last, in one group"
+    if Folding.of(problem) is not None:
+        return "leaves layers of few channels, whose rows and columns become channels, to conv2d_warpgroup"
+    if problem.summed_channels % (chunk := Tf32Arithmetic.chunk):
+        return f"reads {chunk} channels at once"
+    return None

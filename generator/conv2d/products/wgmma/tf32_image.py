@@ -1,0 +1,128 @@
+"""The image side of `conv2d_warpgroup_tf32` (fprop, dgrad): geometry, search space, model and program."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import ClassVar
+
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.text import Conv2dText
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
+from warpsmith.generator.conv2d.products.split16.split16_model import LAUNCH_NS, Sustained
+from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, multiplying
+from warpsmith.generator.conv2d.products.wgmma.im2col_image import IMAGES, Im2colImageGeometry, Im2colImages
+from warpsmith.generator.conv2d.products.wgmma.im2col_window import WindowStep, tensor_map_of, why_no_map
+from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import COLUMNS
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import DType
+from warpsmith.generator.program import Pointer, Program, TensorMap, Unit
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Space
+from warpsmith.generator.steps import aligned
+
+NAME = "conv2d_warpgroup_tf32"
+STAGE_CHANNELS = 32
+"""Channels per copy: 128 bytes of a pixel, the widest swizzle. Four products sum over eight of them each."""
+OPERAND_REGISTERS = 3 * STAGE_CHANNELS // 2
+"""Registers of a thread for 16 pixels of a warp each: of the first step of a tile, of even and of odd steps."""
+TF32_IMAGES: Sustained = IMAGES
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tf32Arithmetic(Arithmetic):
+    """Float32 numbers, rounded to the nearest TF32 one."""
+
+    chunk: ClassVar[int] = 4
+    template: ClassVar[str] = "conv2d/tf32_scale.cu.jinja"
+
+    @classmethod
+    def of(cls, problem: Conv2d) -> Tf32Arithmetic:
+        return cls(DType.FLOAT32, parts=1, scales=False, promotes=False)
+
+    @property
+    def products(self) -> int:
+        """A TF32 product takes as long as two of 16 bits."""
+        return 2
+
+    @property
+    def description(self) -> str:
+        return "float32 numbers, rounded to TF32"
+
+
+@dataclasses.dataclass(frozen=True)
+class Tf32ImageGeometry(Im2colImageGeometry):
+    """One config of fprop or dgrad."""
+
+    name: ClassVar[str] = NAME
+    sustained: ClassVar[Sustained] = TF32_IMAGES
+    numbers: ClassVar[type[Arithmetic]] = Tf32Arithmetic
+    stage_channels: ClassVar[int] = STAGE_CHANNELS
+    operand_registers: ClassVar[int] = OPERAND_REGISTERS
+
+    @classmethod
+    def least_columns(cls, problem: Conv2d) -> int:
+        return COLUMNS[0]
+
+    @property
+    def transposes_filters(self) -> bool:
+        return False  # the launch that rounds them has laid them out along the summed channels
+
+    @property
+    def stores_vectors(self) -> bool:
+        return False  # pairs of float32 fill sectors
+
+    @property
+    def filled(self) -> float:
+        return 1.0
+
+    def tile_steps(self, device: Device) -> float:
+        # Where multiprocessors take few tiles, one of them has a tile of the phase with most taps: of 1x1 taps with
+        # strides of two, all that there are.
+        most = max(after - before for before, after in itertools.pairwise(self.first_taps))
+        return max(super().tile_steps(device), most / self.rounds(device))
+
+    @property
+    def source_map(self) -> TensorMap:
+        """Tensor map of the source images."""
+        first = self.first_row, self.first_column
+        return tensor_map_of(self.images, self.lattice, first, self.run, self.stage_channels)
+
+    @property
+    def why_not(self) -> str | None:
+        return why_no_map(self.source_map, [each for each in self.steps if isinstance(each, WindowStep)])
+
+    @property
+    def workspace_bytes(self) -> int:
+        return aligned(self.filters.nbytes)
+
+
+class Tf32Images(Im2colImages):
+    """fprop and dgrad."""
+
+    def __init__(self) -> None:
+        super().__init__(Tf32ImageGeometry)
+
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        usual = super().space(problem, device)
+
+        def fits(columns: int) -> bool:
+            tiles = -(-problem.result_channels // columns) * columns
+            blocks = -(-problem.summed_channels // STAGE_CHANNELS) * STAGE_CHANNELS
+            return 4 * tiles * blocks * problem.weight[2] * problem.weight[3] <= problem.workspace_limit
+
+        limit = Constraint(f"rounded weights take at most {problem.workspace_limit} bytes", fits)
+        return Space(usual.parameters, (*usual.constraints, limit))
+
+    def expected_ns(self, problem: Conv2d, device: Device) -> float:
+        return LAUNCH_NS + super().expected_ns(problem, device)
+
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        geometry = Tf32ImageGeometry.of(problem, config)
+        filters = geometry.filters
+        text = render("conv2d/warpgroup_tf32.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
+        bias = (Pointer("b"),) if problem.bias else ()
+        arguments = (geometry.source_map, Pointer(filters.packed.name), *bias, Pointer(problem.output.name))
+        units = (*filters.units(problem), Unit(MAIN, text))
+        steps = (*filters.launches(), multiplying(NAME, geometry, arguments))
+        return Program(NAME, config, units, steps, filters.workspaces())
