@@ -13,10 +13,10 @@ It needs torchvision, as `accuracy` and `steps` do, but no data and no GPU.
 
 `measure` draws `--count` layers of the list with `--seed`, one pass of each, network by network in turn. It takes them
 in each of `--numerics`: `ieee` and `tf32` are float32 in NCHW, `tf32_last` and `bf16` are channels last. What
-`warpsmith.plan` answers without a store of the user's is verified against float64 and takes turns with cuDNN (its own search on, both
-layouts, the same precision), and with the fastest of the other families' defaults, of `--starts` starts of its own, and
-of a search of `--seconds`. A row has the answer, the times that the families' models expect, and each candidate's time
-alone. Passes that have a row are skipped.
+`warpsmith.plan` answers without a store of the user's is verified against float64 and takes turns with cuDNN (its own
+search on, both layouts, the same precision), and with the fastest of the other families' defaults, of `--starts` starts
+of its own, and of a search of `--seconds`. A row has the answer, the times that the families' models expect, and each
+candidate's time alone. Passes that have a row are skipped.
 
 `accuracy` runs one training step of each network with random weights on random images, keeps the activations and
 gradients of each distinct convolution, and prints the errors of all passes on them against float64 beside cuDNN's, with

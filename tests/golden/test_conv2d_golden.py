@@ -27,6 +27,7 @@ from warpsmith.generator.conv2d.products.pointwise.pointwise_family import Conv2
 from warpsmith.generator.conv2d.products.wgmma.groups_family import Conv2dWarpgroupGroups
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.conv2d.products.wgmma.pixels_family import Conv2dWarpgroupPixels
+from warpsmith.generator.conv2d.products.wgmma.tf32_family import Conv2dWarpgroupTf32
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
 from warpsmith.generator.conv2d.sums.dense.dense_family import Conv2dDense
@@ -125,6 +126,12 @@ def im2col(layer: dict[str, Any], pass_: Pass, *, bias: bool = False, **wanted: 
     return Case(Conv2dWarpgroupIm2col(), problem, tuple(wanted.items()), "multiply")
 
 
+def tf32(layer: dict[str, Any], unit: str, **wanted: Value) -> Case:
+    """A kernel of `conv2d_warpgroup_tf32`."""
+    problem = Conv2d(**{**layer, "layout": "nhwc", "precision": "tf32"})
+    return Case(Conv2dWarpgroupTf32(), problem, tuple(wanted.items()), unit)
+
+
 def groups(pass_: Pass, unit: str) -> Case:
     """A kernel of `conv2d_warpgroup_groups`; its GEMM is that of `conv2d_warpgroup_im2col`."""
     return Case(Conv2dWarpgroupGroups(), Conv2d(**FOURS, **LAST, pass_=pass_), (), unit)
@@ -185,6 +192,10 @@ CASES = {
     "im2col_wgrad": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD, columns=64, splits=10),
     "im2col_wgrad_cluster": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD, columns=64, splits=4),
     "im2col_wgrad_weights": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD, columns=64, splits=1),
+    "tf32_fprop": tf32({**DEEP, "bias": True, "relu": True}, "multiply"),
+    "tf32_fprop_cluster": tf32({**DEEP, "bias": True}, "multiply", columns=64, blocks=3),
+    "tf32_dgrad": tf32({**STRIDED, "pass_": Pass.DGRAD}, "multiply"),
+    "tf32_dgrad_filters": tf32({**STRIDED, "pass_": Pass.DGRAD}, "conv2d_warpgroup_tf32_pack_w"),
     "dense_fprop": Case(Conv2dDense(), Conv2d(**PIXEL, **LAST, bias=True, relu=True)),
     "dense_dgrad": Case(Conv2dDense(), Conv2d(**PIXEL, **LAST, bias=True, relu=True, pass_=Pass.DGRAD)),
     "dense_wgrad": Case(Conv2dDense(), Conv2d(**PIXEL, pass_=Pass.WGRAD)),
@@ -213,6 +224,9 @@ CASES = {
     ),
     "pointwise_wgrad": pointwise(POINTWISE, Pass.WGRAD, "multiply"),
     "pointwise_wgrad_sum": pointwise(POINTWISE, Pass.WGRAD, "sum"),
+    "pointwise_wgrad_last": pointwise(
+        {**POINTWISE, "layout": "nhwc", "precision": "tf32", "stride": 2}, Pass.WGRAD, "multiply"
+    ),
     "gather_wgrad": Case(Conv2dGather(), Conv2d(**STEM, pass_=Pass.WGRAD), (), "multiply"),
     "gather_wgrad_sum": Case(Conv2dGather(), Conv2d(**STEM, pass_=Pass.WGRAD), (), "sum"),
     "slices_fprop": Case(Conv2dSlices(), Conv2d(**LAYER, bias=True, relu=True), (), "multiply"),
@@ -281,7 +295,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
             )
             for pass_ in (Pass.FPROP, Pass.WGRAD)
         ),
-        *(("conv2d_slices", pass_) for pass_ in (Pass.FPROP, Pass.DGRAD)),
+        *((name, pass_) for name in ("conv2d_slices", "conv2d_warpgroup_tf32") for pass_ in (Pass.FPROP, Pass.DGRAD)),
         ("conv2d_fft", Pass.FPROP),
         ("conv2d_fft", Pass.DGRAD),
         ("conv2d_fft_tiled", Pass.WGRAD),

@@ -1,4 +1,4 @@
-"""`conv2d_warpgroup_tf32` on a GPU: TMA im2col copies of float32 pixels, and wgmma products with pixels in registers."""
+"""`conv2d_warpgroup_tf32` on a GPU: im2col copies of float32 pixels, and wgmma products with pixels in registers."""
 
 from __future__ import annotations
 

@@ -56,9 +56,7 @@ def solved(*passes: Pass) -> list[tuple[str, Pass]]:
 
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 @pytest.mark.parametrize("is_random", [False, True])
-def test_is_right_by_default_or_at_random(
-    host: Runtime, quickest: HostCompiler, pass_: Pass, is_random: bool
-) -> None:
+def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler, pass_: Pass, is_random: bool) -> None:
     cases = []
     for turn, (name, _) in enumerate(exhaustive.share(solved(pass_), int(is_random), 2)):
         problem = layer(name, pass_, bias=turn % 2 == 0, relu=turn % 3 == 0)

@@ -1,6 +1,6 @@
 // warpsmith conv2d_pointwise
 // problem: conv2d pass=wgrad input=24x64x56x56 weight=256x64x1x1 precision=ieee
-// config:  across=2 columns=32 down=4 min_blocks=1 rows=32 splits=66 stages=4
+// config:  across=2 columns=32 down=4 min_blocks=1 rows=64 splits=131 stages=4
 //
 // Gradient of the weights of a layer of one tap, as a product of matrices by mma.sync on TF32: rows are channels of dy,
 // columns channels of x, terms pixels of all images. A block computes kTileRows x kTileColumns, a warp kWarpRows x
@@ -11,21 +11,20 @@
 constexpr int kWarpsDown = 4;
 constexpr int kWarpsAcross = 2;
 constexpr int kThreads = 32 * kWarpsDown * kWarpsAcross;
-constexpr int kWarpRows = 32;
+constexpr int kWarpRows = 64;
 constexpr int kWarpColumns = 32;
 constexpr int kMmasDown = kWarpRows / 16;
 constexpr int kMmasAcross = kWarpColumns / 8;
 constexpr int kTileRows = kWarpsDown * kWarpRows;
 constexpr int kTileColumns = kWarpsAcross * kWarpColumns;
-constexpr int kRowTiles = 2;
+constexpr int kRowTiles = 1;
 constexpr int kColumnTiles = 1;
 constexpr int kFilters = 256;  // channels of dy
 constexpr int kChannels = 64;  // channels of x
 constexpr int kPixels = 32;  // per stage
-constexpr int kSumPixels = 16;  // that tensor cores sum before the sums are promoted
 constexpr int kStages = 4;
 constexpr int kAllSteps = 2352;  // stages of a whole sum
-constexpr int kSplitSteps = 36;  // stages per part of a sum
+constexpr int kSplitSteps = 18;  // stages per part of a sum
 constexpr int kAllPixels = 75264;  // of all images
 constexpr int kPlane = 3136;  // pixels of an image of dy
 constexpr int kSourcePlane = 3136;  // pixels of an image of x
@@ -118,52 +117,47 @@ __device__ __forceinline__ void split(unsigned& number, unsigned& rest) {
 
 using Totals = float[kMmasDown][kMmasAcross][4];
 
-// totals += the product of kSumPixels pixels. Tensor cores truncate sums where float32 rounds them, so that these are
-// summed in fresh accumulators. Small products come first.
+// totals += the product of eight pixels. Tensor cores truncate the terms of a sum to the precision of its largest one,
+// so
+// that sums of eight terms leave them. Small products come first.
 __device__ __forceinline__ void add_products(Totals& totals, const float* own_dy, const float* own_x) {
-    Totals sums = {};
+    unsigned x[kMmasAcross][2], x_rest[kMmasAcross][2];
 #pragma unroll
-    for (int k = 0; k < kSumPixels; k += 8) {
-        unsigned x[kMmasAcross][2], x_rest[kMmasAcross][2];
+    for (int n = 0; n < kMmasAcross; ++n) {
 #pragma unroll
-        for (int n = 0; n < kMmasAcross; ++n) {
-#pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                const unsigned number = __float_as_uint(own_x[8 * n * kPitch + k + 4 * j]);
-                x[n][j] = number;
-                split(x[n][j], x_rest[n][j]);
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < kMmasDown; ++i) {
-            unsigned dy[4], dy_rest[4];
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                const unsigned number = __float_as_uint(own_dy[(16 * i + j % 2 * 8) * kPitch + k + j / 2 * 4]);
-                dy[j] = number;
-                split(dy[j], dy_rest[j]);
-            }
-#pragma unroll
-            for (int n = 0; n < kMmasAcross; ++n) {
-                mma_tf32(sums[i][n], dy_rest, x[n]);
-            }
-#pragma unroll
-            for (int n = 0; n < kMmasAcross; ++n) {
-                mma_tf32(sums[i][n], dy, x_rest[n]);
-            }
-#pragma unroll
-            for (int n = 0; n < kMmasAcross; ++n) {
-                mma_tf32(sums[i][n], dy, x[n]);
-            }
+        for (int j = 0; j < 2; ++j) {
+            const unsigned number = __float_as_uint(own_x[8 * n * kPitch + 4 * j]);
+            x[n][j] = number;
+            split(x[n][j], x_rest[n][j]);
         }
     }
 #pragma unroll
     for (int i = 0; i < kMmasDown; ++i) {
+        unsigned dy[4], dy_rest[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const unsigned number = __float_as_uint(own_dy[(16 * i + j % 2 * 8) * kPitch + j / 2 * 4]);
+            dy[j] = number;
+            split(dy[j], dy_rest[j]);
+        }
+        float sums[kMmasAcross][4] = {};
+#pragma unroll
+        for (int n = 0; n < kMmasAcross; ++n) {
+            mma_tf32(sums[n], dy_rest, x[n]);
+        }
+#pragma unroll
+        for (int n = 0; n < kMmasAcross; ++n) {
+            mma_tf32(sums[n], dy, x_rest[n]);
+        }
+#pragma unroll
+        for (int n = 0; n < kMmasAcross; ++n) {
+            mma_tf32(sums[n], dy, x[n]);
+        }
 #pragma unroll
         for (int n = 0; n < kMmasAcross; ++n) {
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                totals[i][n][j] += sums[i][n][j];
+                totals[i][n][j] += sums[n][j];
             }
         }
     }
@@ -193,8 +187,8 @@ conv2d_pointwise(const float* __restrict__ x, const float* __restrict__ dy, floa
         __syncthreads();  // the copies of all threads are complete, and no thread reads the stage that is filled next
         copy_stage(step + kStages - 1, last, stages + (stage == 0 ? kStages - 1 : stage - 1) * kStageFloats, x, dy,
                    first_row, first_column);
-#pragma unroll 1
-        for (int pixel = 0; pixel < kPixels; pixel += kSumPixels) {
+#pragma unroll 2
+        for (int pixel = 0; pixel < kPixels; pixel += 8) {
             add_products(totals, own_dy + stage * kStageFloats + pixel, own_x + stage * kStageFloats + pixel);
         }
         stage = stage + 1 == kStages ? 0 : stage + 1;

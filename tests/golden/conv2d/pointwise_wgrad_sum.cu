@@ -6,7 +6,7 @@
 // weight's parts, each every kGroups-th one.
 constexpr int kLanes = 32;
 constexpr int kGroups = 8;
-constexpr int kParts = 66;
+constexpr int kParts = 131;
 constexpr int kWeights = 16384;
 
 extern "C" __global__ void __launch_bounds__(kLanes * kGroups)

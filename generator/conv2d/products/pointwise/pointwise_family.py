@@ -21,10 +21,10 @@ import dataclasses
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.products.pointwise.pointwise_image import PointwiseImages
-from warpsmith.generator.conv2d.products.pointwise.pointwise_model import weight_ns
 from warpsmith.generator.conv2d.products.pointwise.pointwise_products import PointwiseProducts
 from warpsmith.generator.conv2d.products.pointwise.pointwise_tiles import NAME
 from warpsmith.generator.conv2d.products.pointwise.pointwise_weight import PointwiseWeights
+from warpsmith.generator.conv2d.products.pointwise.pointwise_weight_model import pointwise_weight_ns
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Accuracy
 
@@ -33,7 +33,7 @@ class Conv2dPointwise(PointwiseProducts):
     """`conv2d` with one tap on tensor cores (mma or wgmma), from float32 images."""
 
     name = NAME
-    image, weight = PointwiseImages(), PointwiseWeights(NAME, weight_ns)
+    image, weight = PointwiseImages(), PointwiseWeights(NAME, pointwise_weight_ns)
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         if problem.weight[2:] != (1, 1) or problem.groups > 1 or any(map(any, problem.padding)):

@@ -1,8 +1,7 @@
-"""Expected times of `conv2d_pointwise`.
+"""Expected times of the image side of `conv2d_pointwise`.
 
-The figures of the image side were fitted to 152 configs by wgmma and 118 by mma, of 11 layers (H200, 2026-11-28): the
-times are within a tenth in the root mean square. Those of the weight side were fitted to 442 configs of 17 layers
-(H200, 2026-11-29): within 0.15.
+The figures were fitted to 152 configs by wgmma and 118 by mma, of 11 layers (H200, 2026-11-28): the
+times are within a tenth in the root mean square.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.conv2d.products.pointwise.pointwise_image_geometry import PointwiseImageGeometry
-from warpsmith.generator.conv2d.products.pointwise.pointwise_weight_geometry import PointwiseWeightGeometry
 from warpsmith.generator.conv2d.products.split16.split16_model import CLOCK_SHARE
 from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.tensor_cores import TensorType, instruction_of
@@ -21,20 +19,6 @@ L2_SHARE = 5200 / REFERENCE.l2_bytes_per_ns
 """Share of the L2 rate that pixels, each read once for each tile of channels, and results reach together."""
 WEIGHT_CYCLES = 120.0
 """Clock cycles for each weight of a thread, which all threads of a block load and split before the first product."""
-TENSOR_SHARE = 0.65
-"""Share of the rate of mma that the gradient of weights sustains."""
-WEIGHT_STEP_CYCLES, WARP_PRODUCT_CYCLES = 620.0, 0.26
-"""Clock cycles of a stage of 32 pixels of a block that has an SM for itself: of its barriers, and for each sum of a
-warp and TF32 product.
-"""
-COPY_CYCLES = 10.5
-"""Clock cycles of an SM for a warp's copy instruction in the gradient of weights; a lane copies up to 4 pixels."""
-WEIGHT_L2_SHARE = 4350 / REFERENCE.l2_bytes_per_ns
-"""Share of the L2 rate that x and dy, each read once for each tile of the other's channels, reach."""
-WEIGHT_HIDDEN = 0.28
-"""Share of the shorter one of copying and computing that the longer one does not hide in the gradient of weights."""
-WEIGHT_BEGIN_NS, SUM_NS = 4200.0, 4900.0
-"""Nanoseconds of the first launch beside its stages, and of the second one beside its bytes."""
 SCHEDULERS = 4
 """Schedulers of an SM; each issues an instruction of a warp per clock cycle."""
 
@@ -107,42 +91,3 @@ def _copying_ns(geometry: PointwiseImageGeometry, device: Device) -> float:
     again = geometry.row_tiles * geometry.tile.reads
     memory_ns = (read + written) / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
     return max(memory_ns, (read * again + written) / (L2_SHARE * device.rates.l2_bytes_per_ns))
-
-
-def weight_ns(geometry: PointwiseWeightGeometry, device: Device) -> float:
-    """Nanoseconds of both launches of wgrad."""
-    rates = device.rates.of_multiprocessor(CLOCK_SHARE)
-    own = -(-geometry.blocks // device.multiprocessors)
-    together = min(own, geometry.min_blocks)
-    products = geometry.products * geometry.tile_rows * geometry.tile_columns * 32
-    step_ns = products / (TENSOR_SHARE * rates.tensor_multiply_adds_per_ns(instruction_of(TensorType.TF32)))
-    warp_cycles = WARP_PRODUCT_CYCLES * geometry.products * geometry.rows * geometry.columns
-    waits_ns = rates.cycles_ns((WEIGHT_STEP_CYCLES + warp_cycles) / together)
-    shared_ns = 4.0 * 32 * (geometry.rows + geometry.columns) * geometry.warps / rates.shared_bytes_per_ns
-    step_ns = max(step_ns, waits_ns, shared_ns, rates.cycles_ns(COPY_CYCLES * _copies(geometry)))
-    computing_ns = own * geometry.split_steps * step_ns
-    copying_ns = weight_copying_ns(geometry, device)
-    long, short = max(computing_ns, copying_ns), min(computing_ns, copying_ns)
-    return WEIGHT_BEGIN_NS + long + WEIGHT_HIDDEN * short + weight_sums_ns(geometry, device)
-
-
-def weight_copying_ns(geometry: PointwiseWeightGeometry, device: Device) -> float:
-    """Nanoseconds in which the device moves x and dy for the first launch of wgrad."""
-    x, dy = (4.0 * geometry.pixels * count for count in (geometry.all_columns, geometry.filters))
-    read_once = 4.0 * geometry.source_pixels * geometry.channels
-    memory_ns = (read_once + dy) / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
-    read_again = x * geometry.row_tiles + dy * geometry.column_tiles
-    return max(memory_ns, read_again / (WEIGHT_L2_SHARE * device.rates.l2_bytes_per_ns))
-
-
-def weight_sums_ns(geometry: PointwiseWeightGeometry, device: Device) -> float:
-    """Nanoseconds of the second launch of wgrad, which adds up the parts of sums; 0 if they have one part."""
-    if geometry.splits == 1:
-        return 0.0
-    return SUM_NS + 8.0 * geometry.splits * geometry.weights / (L2_SHARE * device.rates.l2_bytes_per_ns)
-
-
-def _copies(geometry: PointwiseWeightGeometry) -> float:
-    """Copy instructions of all warps of a block for a stage, each of 32 lanes."""
-    rows, columns = geometry.tile_rows / geometry.vector, geometry.tile_columns / geometry.source_vector
-    return geometry.stage_pixels * (rows + columns) / 32

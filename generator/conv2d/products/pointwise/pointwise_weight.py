@@ -31,6 +31,8 @@ WARPS = (1, 2, 4, 8)
 ROWS, COLUMNS = (16, 32, 64), (8, 16, 32, 64)
 MOST_WARPS = 8
 SPLITS = tuple(range(1, 529))
+STARTS = 5
+"""Start configs of a search: the tiles that are expected to be next."""
 PARTS = "parts"
 """Name of the workspace of partial sums."""
 TILE_SIZES = (
@@ -39,14 +41,27 @@ TILE_SIZES = (
     *((4, 1, 32, 16), (2, 2, 16, 16), (4, 1, 16, 8), (1, 4, 16, 16), (2, 1, 16, 16), (1, 1, 32, 32), (1, 1, 16, 8)),
 )
 """Candidate tiles: warps down and across a block, rows and columns of a warp."""
+LARGE_TILES = (
+    (2, 2, 64, 64),
+    (1, 2, 64, 64),
+    (2, 1, 64, 64),
+    (1, 1, 64, 64),
+    (1, 4, 64, 64),
+    (4, 1, 64, 64),
+    (2, 2, 32, 64),
+)
+"""More of them for one product, whose sums stay in the tensor cores: they load fewer numbers for each product."""
 TAP_TILES = ((2, 2, 32, 16), (4, 1, 16, 32), (1, 2, 16, 16), (1, 4, 16, 8))
 """More of them where columns are taps: of 27 and few others, which warps share."""
 
 
 def _registers(products: int, rows: int, columns: int) -> int:
-    """Registers per thread, roughly: sums twice, and both factors of a product of eight terms, by their parts."""
+    """Registers per thread, roughly: sums of a warp's tile, both factors of a product by their parts, and sums of 16
+    rows where they leave the tensor cores.
+    """
     parts = (products + 1) // 2
-    return 2 * (rows * columns // 32) + parts * (rows // 4 + columns // 4) + OTHER_REGISTERS
+    promoted = columns // 2 if parts > 1 else 0
+    return rows * columns // 32 + promoted + parts * (columns // 4 + 16) + OTHER_REGISTERS - 16
 
 
 def weight_space(problem: Conv2d, device: Device) -> Space:
@@ -126,28 +141,35 @@ Model = Callable[[PointwiseWeightGeometry, Device], float]
 
 
 @functools.lru_cache(maxsize=256)
-def weight_choice(problem: Conv2d, device: Device, model: Model) -> TimedConfig:
-    """The config that is expected to take least time."""
+def weight_choices(problem: Conv2d, device: Device, model: Model) -> tuple[TimedConfig, ...]:
+    """The best config of each tile, by expected time."""
+    best = (
+        min(_choices(problem, device, model, tile), key=lambda each: each.ns, default=None) for tile in _tiles(problem)
+    )
+    found = sorted((each for each in best if each is not None), key=lambda each: each.ns)
     least = Config.of(LEAST)
-    least_ns = model(PointwiseWeightGeometry.of(problem, least), device)
-    return min(_choices(problem, device, model), key=lambda each: each.ns, default=TimedConfig(least, least_ns))
+    return tuple(found) or (TimedConfig(least, model(PointwiseWeightGeometry.of(problem, least), device)),)
 
 
-def _choices(problem: Conv2d, device: Device, model: Model) -> Iterator[TimedConfig]:
-    """Each tile and number of blocks with the most stages that fit, and parts of sums for a round of blocks or two."""
+def _tiles(problem: Conv2d) -> tuple[tuple[int, int, int, int], ...]:
+    large = LARGE_TILES if Arithmetic.of(problem).parts == 1 else ()
+    return (*TILE_SIZES, *(TAP_TILES if _has_taps(problem) else large))
+
+
+def _choices(problem: Conv2d, device: Device, model: Model, tile: tuple[int, int, int, int]) -> Iterator[TimedConfig]:
+    """Each number of blocks with the most stages that fit, and parts of sums for a round of blocks or two."""
     space = weight_space(problem, device)
-    for sizes in (*TILE_SIZES, *(TAP_TILES if _has_taps(problem) else ())):
-        for blocks in BLOCKS:
-            chosen: dict[str, Value] = dict(zip(("down", "across", "rows", "columns"), sizes, strict=True))
-            chosen |= {"min_blocks": blocks, "splits": 1}
-            stages = next((each for each in (4, 3, 2) if space.contains(Config.of({**chosen, "stages": each}))), None)
-            if stages is None:
-                continue
-            one = PointwiseWeightGeometry.of(problem, Config.of({**chosen, "stages": stages}))
-            for splits in _splits(one, device):
-                config = Config.of({**chosen, "stages": stages, "splits": splits})
-                if space.contains(config):
-                    yield TimedConfig(config, model(PointwiseWeightGeometry.of(problem, config), device))
+    for blocks in BLOCKS:
+        chosen: dict[str, Value] = dict(zip(("down", "across", "rows", "columns"), tile, strict=True))
+        chosen |= {"min_blocks": blocks, "splits": 1}
+        stages = next((each for each in (4, 3, 2) if space.contains(Config.of({**chosen, "stages": each}))), None)
+        if stages is None:
+            continue
+        one = PointwiseWeightGeometry.of(problem, Config.of({**chosen, "stages": stages}))
+        for splits in _splits(one, device):
+            config = Config.of({**chosen, "stages": stages, "splits": splits})
+            if space.contains(config):
+                yield TimedConfig(config, model(PointwiseWeightGeometry.of(problem, config), device))
 
 
 def _splits(one: PointwiseWeightGeometry, device: Device) -> set[int]:
@@ -180,10 +202,13 @@ class PointwiseWeights(LayerSide):
         return weight_space(problem, device)
 
     def default(self, problem: Conv2d, device: Device) -> Config:
-        return weight_choice(problem, device, self._model).config
+        return weight_choices(problem, device, self._model)[0].config
+
+    def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
+        return tuple(each.config for each in weight_choices(problem, device, self._model)[1 : 1 + STARTS])
 
     def expected_ns(self, problem: Conv2d, device: Device) -> float:
-        return weight_choice(problem, device, self._model).ns
+        return weight_choices(problem, device, self._model)[0].ns
 
     def program(self, problem: Conv2d, config: Config) -> Program:
         geometry, text = PointwiseWeightGeometry.of(problem, config), Conv2dText.of(problem)

@@ -13,9 +13,8 @@ from warpsmith.generator.conv2d.products.pointwise.pointwise_tiles import vector
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.space import Config, Value
 
-PIXELS, SUM_PIXELS = 32, 16
-"""Pixels per stage, and pixels that tensor cores sum before float32 registers add up the sums: six instructions of mma,
-which truncate."""
+PIXELS = 32
+"""Pixels per stage."""
 PITCH = PIXELS + 4
 """Floats of a row of a stage whose pixels are adjacent: a warp reads 8 rows x 4 pixels without bank conflicts."""
 BANKS = 32
@@ -74,24 +73,26 @@ class PointwiseWeightGeometry:
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> PointwiseWeightGeometry:
-        plane, is_last = math.prod(problem.output_size), problem.layout is ImageLayout.NHWC
+        plane, taps = math.prod(problem.output_size), math.prod(problem.weight[2:])
+        is_last = problem.layout is ImageLayout.NHWC
         return cls(
             **{name: config.integer(name) for name in LEAST},
             products=2 * Arithmetic.of(problem).parts - 1,
             filters=problem.group_filters,
             channels=problem.group_channels,
-            taps=math.prod(problem.weight[2:]),
+            taps=taps,
             pixels=problem.input[0] * plane,
             source_pixels=problem.input[0] * _pixels_read(problem),
             plane=plane,
             vector=math.gcd(problem.group_filters if is_last else plane, 4),
-            source_vector=math.gcd(problem.group_channels, 4) if is_last else vector_of(problem),
+            source_vector=math.gcd(problem.group_channels, 4) if is_last else vector_of(problem) if taps == 1 else 1,
             gathers=problem.stride != (1, 1),
             channels_last=is_last,
         )
 
     pitch, tap_bytes = PITCH, TAP_BYTES
-    stage_pixels, sum_pixels = PIXELS, SUM_PIXELS
+    stage_pixels = PIXELS
+    unroll = 2
 
     @property
     def warps(self) -> int:

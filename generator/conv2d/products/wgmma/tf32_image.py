@@ -49,7 +49,7 @@ class Tf32Arithmetic(Arithmetic):
     template: ClassVar[str] = "conv2d/tf32_scale.cu.jinja"
 
     @classmethod
-    def of(cls, problem: Conv2d) -> Tf32Arithmetic:
+    def of(cls, problem: Conv2d) -> Tf32Arithmetic:  # noqa: ARG003
         return cls(DType.FLOAT32, parts=1, scales=False, promotes=False)
 
     @property
@@ -73,7 +73,7 @@ class Tf32ImageGeometry(Im2colImageGeometry):
     operand_registers: ClassVar[int] = OPERAND_REGISTERS
 
     @classmethod
-    def least_columns(cls, problem: Conv2d) -> int:
+    def least_columns(cls, problem: Conv2d) -> int:  # noqa: ARG003
         return COLUMNS[0]
 
     @property
