@@ -145,3 +145,21 @@ def test_a_wide_stage_is_split_by_all_warps() -> None:
     geometry = PointwiseImageGeometry.of(problem, config)
     wide = dataclasses.replace(geometry, channels=64)
     assert (geometry.split_columns, wide.split_columns) == (8, 8 if wide.tile.all_warps > 4 else 16)
+
+
+def test_a_sum_that_stays_in_the_tensor_cores_has_parts() -> None:
+    """They truncate it with every eight pixels: 24 images of 256x256 have 48 parts of 32,768 pixels each at least."""
+    layer: dict[str, Any] = {"input": (24, 512, 256, 256), "weight": (512, 512, 1, 1), "pass_": Pass.WGRAD}
+    rounded = Conv2d(**layer, precision="tf32", layout="nhwc")
+    space = FAMILY.space(rounded, H200)
+    assert min(config.integer("splits") for config in drawn(rounded, H200)) >= 48
+    few = Config.of({**FAMILY.default(rounded, H200).values(), "splits": 47})
+    assert "at most 32768 pixels: at least 48 parts" in str(space.why_not(few))
+    exact = Conv2d(**layer)
+    one = Config.of({**FAMILY.default(exact, H200).values(), "splits": 1})
+    assert FAMILY.space(exact, H200).contains(one)
+
+
+def test_refuses_sums_of_more_parts_than_it_has() -> None:
+    layer = Conv2d((300, 8, 256, 256), (8, 8, 1, 1), precision="tf32", pass_=Pass.WGRAD, workspace=1 << 33)
+    assert "at most 528 parts of 32768 pixels" in str(FAMILY.why_not(layer, H200))

@@ -29,6 +29,10 @@ STRIDED: dict[str, Any] = {"input": (24, 256, 56, 56), "weight": (512, 256, 1, 1
         ({"weight": (64, 128, 1, 1), "groups": 2}, "channels last, in one group"),
         ({"input": (24, 3, 56, 56), "weight": (64, 3, 3, 3)}, "few channels"),
         ({"input": (24, 254, 56, 56), "weight": (64, 254, 1, 1)}, "reads 4 channels at once"),
+        (
+            {"input": (2, 1024, 64, 64), "weight": (64, 1024, 15, 15)},
+            "more than 131072 terms too often, such as 230400",
+        ),
         ({"accuracy": "elementwise"}, 'needs accuracy="normwise"'),
         ({"workspace": 1 << 10}, "do not fit into 1024 bytes of workspace"),
     ],

@@ -31,6 +31,10 @@ WARPS = (1, 2, 4, 8)
 ROWS, COLUMNS = (16, 32, 64), (8, 16, 32, 64)
 MOST_WARPS = 8
 SPLITS = tuple(range(1, 529))
+MOST_PIXELS = 1 << 15
+"""Most pixels of a sum that stays in the tensor cores (one product). They truncate it 4,096 times then, by 2^-25 of it
+in the mean: 1.2e-4, where TF32 allows 1e-3.
+"""
 STARTS = 5
 """Start configs of a search: the tiles that are expected to be next."""
 PARTS = "parts"
@@ -133,7 +137,28 @@ def _memory_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ..
             f"partial sums take at most {problem.workspace_limit} bytes",
             lambda splits: splits == 1 or 4 * splits * weights <= problem.workspace_limit,
         ),
+        *_part_constraints(problem),
     )
+
+
+def _part_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
+    least = _least_splits(problem)
+    if least == 1:
+        return ()
+    why = f"a sum that stays in the tensor cores has at most {MOST_PIXELS} pixels: at least {least} parts"
+    return (Constraint(why, lambda splits: splits >= least),)
+
+
+def _least_splits(problem: Conv2d) -> int:
+    """Fewest parts of a sum."""
+    if Arithmetic.of(problem).parts > 1:
+        return 1
+    return -(-problem.input[0] * math.prod(problem.output_size) // MOST_PIXELS)
+
+
+def _least(problem: Conv2d) -> Config:
+    """The config that takes least memory. If it is illegal for a layer, all configs are."""
+    return Config.of({**LEAST, "splits": _least_splits(problem)})
 
 
 Model = Callable[[PointwiseWeightGeometry, Device], float]
@@ -147,7 +172,7 @@ def weight_choices(problem: Conv2d, device: Device, model: Model) -> tuple[Timed
         min(_choices(problem, device, model, tile), key=lambda each: each.ns, default=None) for tile in _tiles(problem)
     )
     found = sorted((each for each in best if each is not None), key=lambda each: each.ns)
-    least = Config.of(LEAST)
+    least = _least(problem)
     return tuple(found) or (TimedConfig(least, model(PointwiseWeightGeometry.of(problem, least), device)),)
 
 
@@ -161,7 +186,7 @@ def _choices(problem: Conv2d, device: Device, model: Model, tile: tuple[int, int
     space = weight_space(problem, device)
     for blocks in BLOCKS:
         chosen: dict[str, Value] = dict(zip(("down", "across", "rows", "columns"), tile, strict=True))
-        chosen |= {"min_blocks": blocks, "splits": 1}
+        chosen |= {"min_blocks": blocks, "splits": _least_splits(problem)}
         stages = next((each for each in (4, 3, 2) if space.contains(Config.of({**chosen, "stages": each}))), None)
         if stages is None:
             continue
@@ -173,8 +198,8 @@ def _choices(problem: Conv2d, device: Device, model: Model, tile: tuple[int, int
 
 
 def _splits(one: PointwiseWeightGeometry, device: Device) -> set[int]:
-    """Parts of sums for which all blocks are resident at once, or half of them, with whole stages."""
-    found = {1}
+    """Parts of sums: as few as can be, and those for which all blocks are resident at once, or half of them."""
+    found = {one.splits}
     for share in (1, 2, 4):
         wanted = max(1, device.multiprocessors * one.min_blocks // (share * one.tiles))
         steps = -(-one.steps // min(wanted, one.steps))
@@ -194,9 +219,9 @@ class PointwiseWeights(LayerSide):
         self._name, self._model = name, model
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
-        if self.space(problem, device).contains(Config.of(LEAST)):
-            return None
-        return f"keeps stages of 24 rows and columns in {device.shared_per_block_bytes} bytes of shared memory"
+        if _least_splits(problem) > SPLITS[-1]:
+            return f"has at most {SPLITS[-1]} parts of {MOST_PIXELS} pixels of a sum that stays in the tensor cores"
+        return self.space(problem, device).why_not(_least(problem))
 
     def space(self, problem: Conv2d, device: Device) -> Space:
         return weight_space(problem, device)

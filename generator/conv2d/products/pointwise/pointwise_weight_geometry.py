@@ -15,6 +15,8 @@ from warpsmith.generator.space import Config, Value
 
 PIXELS = 32
 """Pixels per stage."""
+UNROLL = 2
+"""Products of eight pixels whose loads a warp issues together."""
 PITCH = PIXELS + 4
 """Floats of a row of a stage whose pixels are adjacent: a warp reads 8 rows x 4 pixels without bank conflicts."""
 BANKS = 32
@@ -90,9 +92,7 @@ class PointwiseWeightGeometry:
             channels_last=is_last,
         )
 
-    pitch, tap_bytes = PITCH, TAP_BYTES
-    stage_pixels = PIXELS
-    unroll = 2
+    pitch, tap_bytes, stage_pixels, unroll = PITCH, TAP_BYTES, PIXELS, UNROLL
 
     @property
     def warps(self) -> int:

@@ -14,6 +14,7 @@ Source: as of `conv2d_warpgroup`; wgmma with TF32 operands, ldmatrix and cp.asyn
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
@@ -27,6 +28,11 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.precision import Precision
 from warpsmith.generator.problem import DType
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
+
+MOST_TERMS = 1 << 17
+"""Most terms of a sum. Tensor cores truncate it after every eight, 16,384 times then, by 2^-25 of it in the mean:
+4.9e-4, where TF32 allows 1e-3 and roundings take 2e-4.
+"""
 
 
 class Conv2dWarpgroupTf32(Conv2dWarpgroup):
@@ -59,4 +65,6 @@ def _why_no_copies(problem: Conv2d) -> str | None:
         return "leaves layers of few channels, whose rows and columns become channels, to conv2d_warpgroup"
     if problem.summed_channels % (chunk := Tf32Arithmetic.chunk):
         return f"reads {chunk} channels at once"
+    if (terms := problem.summed_channels * math.prod(problem.weight[2:])) > MOST_TERMS:
+        return f"truncates sums of more than {MOST_TERMS} terms too often, such as {terms}"
     return None
