@@ -53,7 +53,7 @@ def test_answers_layers_of_one_tap(pass_: Pass) -> None:
 
 
 def test_blocks_take_the_phase_with_most_taps_first() -> None:
-    """Of the four phases of 3x3 taps at stride 2, one has four taps, two have two, and one has one."""
+    """3x3 taps at stride 2 have four phases: one of four taps, two of two, and one of one."""
     layer = Conv2d((24, 64, 28, 28), (64, 64, 3, 3), stride=2, padding=1, pass_=Pass.DGRAD, **TF32)
     geometry = Tf32ImageGeometry.of(layer, FAMILY.default(layer, H200))
     taps = [geometry.phase_taps[phase] for phase in geometry.phase_order]

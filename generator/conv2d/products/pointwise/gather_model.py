@@ -29,7 +29,9 @@ COSTS = {
     )
     for products, split in SPLIT_CYCLES.items()
 }
-"""By the TF32 products of a product. A tap's place is looked up before each of its copies; those of dy take less."""
+"""Costs by the TF32 products of a product. A tap's place is looked up before each of its copies, so that copies of dy
+take less.
+"""
 
 
 def gather_ns(geometry: PointwiseWeightGeometry, device: Device) -> float:
