@@ -69,6 +69,7 @@ PROBLEMS: tuple[Problem, ...] = (
     warpsmith.Conv2d((64, 8, 40, 40), (4, 8, 9, 9)),
     warpsmith.Conv2d((32, 64, 8, 8), (64, 1, 7, 7), groups=64, padding=3),
     warpsmith.Conv2d((8, 64, 28, 28), (96, 64, 3, 3), padding=1, layout="nhwc", dtype="float16"),
+    warpsmith.Conv2d((8, 64, 28, 28), (96, 64, 3, 3), padding=1, layout="nhwc", precision="tf32"),
     *(warpsmith.Conv2d((8, 64, 28, 28), (96, 64, 1, 1), pass_=each) for each in warpsmith.Pass),
     *(warpsmith.Conv2d((24, 96, 1, 1), (32, 96, 1, 1), pass_=each) for each in warpsmith.Pass),
     *(
