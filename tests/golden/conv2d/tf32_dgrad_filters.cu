@@ -22,6 +22,14 @@ constexpr int kBlocks = 4;  // channel blocks per group
 constexpr int kParts = 1;
 constexpr int kAllThreads = 18432;
 
+#ifndef WARPSMITH_ON_HOST  // the host device runs one launch after the other
+// Lets the next launch begin once all blocks of this one have begun.
+__device__ __forceinline__ void let_next_launch_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
+
+// Waits until the launch before has ended and its results can be read.
+__device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#endif
+
 // The nearest TF32 number: the upper 19 bits of a float. Tensor cores ignore the lower 13 bits.
 __device__ __forceinline__ float rounded(float number) {
     const unsigned bits = __float_as_uint(number);
@@ -30,6 +38,7 @@ __device__ __forceinline__ float rounded(float number) {
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 conv2d_warpgroup_tf32_pack_w(const float* __restrict__ w, float4* __restrict__ packed) {
+    let_next_launch_begin();
     int thread = blockIdx.x * kThreads + threadIdx.x;
     if (thread >= kAllThreads) {
         return;
