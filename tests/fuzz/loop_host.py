@@ -71,7 +71,8 @@ def exactly(judge: Judge[Any]) -> Judge[Any]:
 
 
 def _drawn(problem: Problem) -> tuple[Operand, ...]:
-    return tuple(each for each in problem.inputs if each.name not in problem.known)
+    """Operands of any numbers. Those of int32 are places: rows of states, and where sequences start."""
+    return tuple(each for each in problem.inputs if each.name not in problem.known and each.dtype is not DType.INT32)
 
 
 def _integers(operand: Operand, generator: np.random.Generator) -> NDArray[Any]:

@@ -178,6 +178,7 @@ LAYERS: tuple[Conv2d, ...] = (
     Conv2d((2, 64, 4, 5), (64, 8, 3, 3), padding=1, groups=8, bias=True, layout="nhwc", dtype="float16"),  # type: ignore[arg-type]
     Conv2d((2, 20, 4, 5), (12, 20, 1, 1), bias=True, layout="nhwc", dtype="float16"),  # type: ignore[arg-type]
     Conv2d((2, 3, 9, 7), (4, 3, 3, 2), padding=1, pass_=Pass.WGRAD),  # type: ignore[arg-type]
+    Conv2d((2, 16, 6, 6), (16, 16, 3, 3), padding=1, layout="nhwc", precision="tf32"),  # type: ignore[arg-type]
 )
 """Layers such that each conv2d family that runs on the host solves one."""
 TRANSFORMS = Cgemm(batch=6, m=5, n=4, k=3)

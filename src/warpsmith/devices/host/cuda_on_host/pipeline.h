@@ -75,7 +75,3 @@ inline float4 load_from_block(const float *own, int rank) {
 }
 template <int kBlocks> int first_of_share(int count, int rank) { return rank < kBlocks ? 0 : count; }
 inline void sync_cluster() {}
-
-// Launches run one after the other.
-inline void let_next_launch_begin() {}
-inline void wait_for_launch_before() {}

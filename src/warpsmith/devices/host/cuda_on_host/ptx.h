@@ -126,3 +126,7 @@ inline void bulk_store(void *global, const void *shared, unsigned bytes) {
 inline void fence_proxy_async() {}
 inline void cp_async_commit_group() {}
 template <int kPending> void cp_async_wait_group() {}
+
+// Launches run one after the other.
+inline void let_next_launch_begin() {}
+inline void wait_for_launch_before() {}
