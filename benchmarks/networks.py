@@ -35,13 +35,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from conv2d_bench import lines
-from conv2d_bench.network_layers import BATCH, LIST, NETWORKS, NUMERICS, SIDE, SIDES, derived, drawn, read, write
+from conv2d_bench.network_layers import (
+    BATCH,
+    LIST,
+    NETWORKS,
+    NUMERICS,
+    SIDE,
+    SIDES,
+    derived,
+    drawn,
+    precision_of,
+    read,
+    write,
+)
 from conv2d_bench.network_tables import print_accuracy, print_choice, print_steps
 from conv2d_bench.points import Point, taken
 from conv2d_bench.turns import Measuring, Settings
 
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Pass
+from warpsmith.generator.precision import Precision
 
 
 def points(given: argparse.Namespace) -> Iterator[Point]:
@@ -90,7 +103,8 @@ def accuracy(given: argparse.Namespace) -> None:
 
     device = torch.device("cpu" if given.device == "host" else given.device)
     for numeric in given.numerics:
-        with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=numeric.startswith("tf32")):
+        is_tf32 = precision_of(numeric) is Precision.TF32
+        with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=is_tf32):
             for name in given.networks:
                 kept = captured(name, numeric, device, given.batch, _side(name, given))
                 for row in rows(kept, given.device, given.rounds):

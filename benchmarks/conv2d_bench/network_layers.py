@@ -37,6 +37,11 @@ NUMERICS: dict[str, dict[str, Any]] = {
 """Type, precision and layout of the data by name: float32 in NCHW, TF32 in both layouts, bfloat16 channels last."""
 
 
+def precision_of(numeric: str) -> Precision:
+    """Precision of a name of NUMERICS."""
+    return NUMERICS[numeric].get("precision", Precision.IEEE)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class NetworkLayer:
     """A layer and how often each network has it."""

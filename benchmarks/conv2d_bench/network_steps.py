@@ -14,8 +14,10 @@ from torch_step import in_turns, stepper, wait
 
 import warpsmith.torch as wt
 from conv2d_bench.lines import Row
+from conv2d_bench.network_layers import precision_of
 from conv2d_bench.network_models import network
 from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.precision import Precision
 from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
 
 CASTS = {"ieee": None, "tf32": None, "tf32_last": None, "bf16": torch.bfloat16}
@@ -58,7 +60,7 @@ def measured(name: str, numeric: str, settings: StepSettings) -> Row:
     )
     start = time.monotonic()
     with batch.casting:
-        report = wt.patch(ours, batch.images, precision=numeric.removesuffix("_last"), fallback="default")
+        report = wt.patch(ours, batch.images, precision=precision_of(numeric), fallback="default")
     patched = time.monotonic()
     models = [torch.compile(each) if settings.compiled else each for each in (theirs, ours)]
     begun = time.monotonic()
@@ -69,7 +71,7 @@ def measured(name: str, numeric: str, settings: StepSettings) -> Row:
     with (
         shared_device(DeviceRef.parse(settings.device)) as lock_file,
         DeviceLock(lock_file),
-        torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=numeric.startswith("tf32")),
+        torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=precision_of(numeric) is Precision.TF32),
     ):
         steps = {
             "inference": [_inference(each, batch) for each in models],

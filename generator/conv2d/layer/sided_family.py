@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Collection
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
@@ -80,13 +81,14 @@ class SidedFamily(Family[Conv2d]):
         return self.side(problem).program(problem, config)
 
 
-def why_not_usual_data(layer: Conv2d) -> str | None:
-    """Why such a family does not solve a layer, in one line; None if its data are of that kind and each operand has
-    fewer than 2^31 elements. Every precision is solved, since float32 exceeds what any of them needs.
+def why_not_usual_data(layer: Conv2d, layouts: Collection[ImageLayout] = (ImageLayout.NCHW,)) -> str | None:
+    """Why such a family does not solve a layer, in one line; None if its data are of that kind, in one of the layouts,
+    and each operand has fewer than 2^31 elements. Every precision is solved, since float32 exceeds what any of them
+    needs.
     """
     if layer.dtype is not DType.FLOAT32:
         return f"reads float32 only, and no {layer.dtype}"
-    if layer.layout is not ImageLayout.NCHW:
+    if layer.layout not in layouts:
         return f"reads images in nchw only, and none in {layer.layout}"
     return why_not_counted(layer)
 

@@ -109,10 +109,9 @@ __device__ __forceinline__ void copy_stage(int step, int last, float* stage, con
 }
 
 // Two TF32 numbers whose sum is a number: the nearest one, and the rest. TF32 is the upper 19 bits of a float.
-__device__ __forceinline__ void split(unsigned& number, unsigned& rest) {
-    const unsigned nearest = (number + 0x1000u) & 0xffffe000u;
-    rest = __float_as_uint(__uint_as_float(number) - __uint_as_float(nearest));  // NaN, if the number is not finite
-    number = nearest;
+__device__ __forceinline__ void split(float number, unsigned& nearest, unsigned& rest) {
+    nearest = (__float_as_uint(number) + 0x1000u) & 0xffffe000u;
+    rest = __float_as_uint(number - __uint_as_float(nearest));  // NaN, if the number is not finite
 }
 
 using Totals = float[kMmasDown][kMmasAcross][4];
@@ -126,9 +125,8 @@ __device__ __forceinline__ void add_products(Totals& totals, const float* own_dy
     for (int n = 0; n < kMmasAcross; ++n) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-            const unsigned number = __float_as_uint(own_x[8 * n * kPitch + 4 * j]);
-            x[n][j] = number;
-            split(x[n][j], x_rest[n][j]);
+            const float number = own_x[8 * n * kPitch + 4 * j];
+            split(number, x[n][j], x_rest[n][j]);
         }
     }
 #pragma unroll
@@ -136,9 +134,8 @@ __device__ __forceinline__ void add_products(Totals& totals, const float* own_dy
         unsigned dy[4], dy_rest[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            const unsigned number = __float_as_uint(own_dy[(16 * i + j % 2 * 8) * kPitch + j / 2 * 4]);
-            dy[j] = number;
-            split(dy[j], dy_rest[j]);
+            const float number = own_dy[(16 * i + j % 2 * 8) * kPitch + j / 2 * 4];
+            split(number, dy[j], dy_rest[j]);
         }
         float sums[kMmasAcross][4] = {};
 #pragma unroll

@@ -16,8 +16,6 @@ ldmatrix and cp.async in the PTX manual.
 
 from __future__ import annotations
 
-import dataclasses
-
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.products.pointwise.pointwise_image import PointwiseImages
@@ -46,6 +44,5 @@ class Conv2dPointwise(PointwiseProducts):
         # The models have seen no image of one pixel, which `conv2d_dense` solves in one launch of 2 to 5 us.
         return problem.input[2:] != (1, 1) and super().is_likely(problem, device)
 
-    def why_not_data(self, problem: Conv2d) -> str | None:
-        usual = dataclasses.replace(problem, layout=ImageLayout.NCHW) if problem.pass_.sums_images else problem
-        return super().why_not_data(usual)
+    def layouts(self, problem: Conv2d) -> tuple[ImageLayout, ...]:
+        return tuple(ImageLayout) if problem.pass_.sums_images else super().layouts(problem)

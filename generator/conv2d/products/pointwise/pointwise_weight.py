@@ -64,8 +64,8 @@ def _registers(products: int, rows: int, columns: int) -> int:
     rows where they leave the tensor cores.
     """
     parts = (products + 1) // 2
-    promoted = columns // 2 if parts > 1 else 0
-    return rows * columns // 32 + promoted + parts * (columns // 4 + 16) + OTHER_REGISTERS - 16
+    promoted = columns // 2 + 16 if parts > 1 else 0
+    return rows * columns // 32 + promoted + parts * columns // 4 + OTHER_REGISTERS
 
 
 def weight_space(problem: Conv2d, device: Device) -> Space:
@@ -168,12 +168,15 @@ Model = Callable[[PointwiseWeightGeometry, Device], float]
 @functools.lru_cache(maxsize=256)
 def weight_choices(problem: Conv2d, device: Device, model: Model) -> tuple[TimedConfig, ...]:
     """The best config of each tile, by expected time."""
-    best = (
-        min(_choices(problem, device, model, tile), key=lambda each: each.ns, default=None) for tile in _tiles(problem)
-    )
+    space = weight_space(problem, device)
+
+    def timed(config: Config) -> TimedConfig:
+        return TimedConfig(config, model(PointwiseWeightGeometry.of(problem, config), device))
+
+    of_tiles = (map(timed, _configs(problem, device, space, tile)) for tile in _tiles(problem))
+    best = (min(each, key=lambda one: one.ns, default=None) for each in of_tiles)
     found = sorted((each for each in best if each is not None), key=lambda each: each.ns)
-    least = _least(problem)
-    return tuple(found) or (TimedConfig(least, model(PointwiseWeightGeometry.of(problem, least), device)),)
+    return tuple(found) or (timed(_least(problem)),)
 
 
 def _tiles(problem: Conv2d) -> tuple[tuple[int, int, int, int], ...]:
@@ -181,9 +184,8 @@ def _tiles(problem: Conv2d) -> tuple[tuple[int, int, int, int], ...]:
     return (*TILE_SIZES, *(TAP_TILES if _has_taps(problem) else large))
 
 
-def _choices(problem: Conv2d, device: Device, model: Model, tile: tuple[int, int, int, int]) -> Iterator[TimedConfig]:
+def _configs(problem: Conv2d, device: Device, space: Space, tile: tuple[int, int, int, int]) -> Iterator[Config]:
     """Each number of blocks with the most stages that fit, and parts of sums for a round of blocks or two."""
-    space = weight_space(problem, device)
     for blocks in BLOCKS:
         chosen: dict[str, Value] = dict(zip(("down", "across", "rows", "columns"), tile, strict=True))
         chosen |= {"min_blocks": blocks, "splits": _least_splits(problem)}
@@ -194,7 +196,7 @@ def _choices(problem: Conv2d, device: Device, model: Model, tile: tuple[int, int
         for splits in _splits(one, device):
             config = Config.of({**chosen, "stages": stages, "splits": splits})
             if space.contains(config):
-                yield TimedConfig(config, model(PointwiseWeightGeometry.of(problem, config), device))
+                yield config
 
 
 def _splits(one: PointwiseWeightGeometry, device: Device) -> set[int]:

@@ -87,7 +87,7 @@ class PointwiseWeightGeometry:
             source_pixels=problem.input[0] * _pixels_read(problem),
             plane=plane,
             vector=math.gcd(problem.group_filters if is_last else plane, 4),
-            source_vector=math.gcd(problem.group_channels, 4) if is_last else vector_of(problem) if taps == 1 else 1,
+            source_vector=_source_vector(problem),
             gathers=problem.stride != (1, 1),
             channels_last=is_last,
         )
@@ -180,6 +180,13 @@ def pitch_of(channels: int) -> int:
 def stage_floats(rows: int, columns: int, channels_last: bool) -> int:
     """Floats of a stage of so many channels of dy and columns of x."""
     return PIXELS * (pitch_of(rows) + pitch_of(columns)) if channels_last else PITCH * (rows + columns)
+
+
+def _source_vector(problem: Conv2d) -> int:
+    """Floats of x that are copied at once: channels if they are adjacent, else pixels, which taps have one by one."""
+    if problem.layout is ImageLayout.NHWC:
+        return math.gcd(problem.group_channels, 4)
+    return vector_of(problem) if math.prod(problem.weight[2:]) == 1 else 1
 
 
 def _pixels_read(problem: Conv2d) -> int:

@@ -127,6 +127,11 @@ class ImageTiles(abc.ABC):
         )
 
     @property
+    def phase_order(self) -> tuple[int, ...]:
+        """Phases in the order in which blocks take all tiles of each; empty if phases take turns."""
+        return ()
+
+    @property
     def positions_are_results(self) -> bool:
         """Whether position m is pixel m of the result, whose address then needs no division. A line is taken not to
         be, though it has no gaps where no tap reaches beyond an image.

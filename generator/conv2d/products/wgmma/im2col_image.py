@@ -326,7 +326,7 @@ def _constraints(problem: Conv2d, device: Device, kind: type[Im2colImageGeometry
 
 
 @functools.lru_cache(maxsize=256)
-def ranked_images(problem: Conv2d, device: Device, kind: type[Im2colImageGeometry]) -> tuple[TimedConfig, ...]:
+def _choices(problem: Conv2d, device: Device, kind: type[Im2colImageGeometry]) -> tuple[TimedConfig, ...]:
     """Configs as the model ranks them. Ranking takes 30 to 60 ms and serves `default`, `starts` and `expected_ns`."""
     choices = [({"sharing": each.value, "channels": kind.stage_channels}, PREFERRED[each]) for each in Sharing]
     least = least_image(problem, kind)
@@ -347,14 +347,14 @@ class Im2colImages(LayerSide):
         return image_space(problem, device, self.kind)
 
     def default(self, problem: Conv2d, device: Device) -> Config:
-        return ranked_images(problem, device, self.kind)[0].config
+        return _choices(problem, device, self.kind)[0].config
 
     def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
-        return tuple(each.config for each in ranked_images(problem, device, self.kind)[1 : 1 + STARTS])
+        return tuple(each.config for each in _choices(problem, device, self.kind)[1 : 1 + STARTS])
 
     def expected_ns(self, problem: Conv2d, device: Device) -> float:
         """Nanoseconds of the default's begin, and of its rounds of tiles and bytes from memory, which overlap."""
-        rounds_ns, moving_ns = ranked_images(problem, device, self.kind)[0].ns, moved_ns(problem, device)
+        rounds_ns, moving_ns = _choices(problem, device, self.kind)[0].ns, moved_ns(problem, device)
         sustained = self.kind.sustained
         return sustained.begin_ns + max(rounds_ns, moving_ns) + sustained.memory * min(rounds_ns, moving_ns)
 

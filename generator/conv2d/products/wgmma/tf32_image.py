@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ from warpsmith.generator.conv2d.layer.text import Conv2dText
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_model import LAUNCH_NS, Sustained
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, multiplying
-from warpsmith.generator.conv2d.products.wgmma.im2col_image import Im2colImageGeometry, Im2colImages
+from warpsmith.generator.conv2d.products.wgmma.im2col_image import Im2colImageGeometry, Im2colImages, least_image
 from warpsmith.generator.conv2d.products.wgmma.im2col_window import WindowStep, tensor_map_of, why_no_map
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import COLUMNS
 from warpsmith.generator.device import Device
@@ -101,10 +102,6 @@ class Tf32ImageGeometry(Im2colImageGeometry):
         """
         return tuple(sorted(range(len(self.phase_taps)), key=lambda phase: -self.phase_taps[phase]))
 
-    @property
-    def blocks(self) -> int:
-        return self.tiles * self.splits if self.splits > 1 else min(self.most_blocks or self.tiles, self.tiles)
-
     def tile_steps(self, device: Device) -> float:
         rounds, of_phase = self.rounds(device), self.tiles // len(self.phase_taps)
         at_once = -(-self.tiles // rounds)
@@ -135,12 +132,14 @@ class Tf32Images(Im2colImages):
     def space(self, problem: Conv2d, device: Device) -> Space:
         usual = super().space(problem, device)
 
-        def fits(columns: int) -> bool:
-            tiles = -(-problem.result_channels // columns) * columns
-            blocks = -(-problem.summed_channels // STAGE_CHANNELS) * STAGE_CHANNELS
-            return 4 * tiles * blocks * problem.weight[2] * problem.weight[3] <= problem.workspace_limit
+        least = least_image(problem, self.kind).values()
 
-        limit = Constraint(f"rounded weights take at most {problem.workspace_limit} bytes", fits)
+        @functools.cache
+        def fits(columns: int) -> bool:
+            tile = self.kind.of(problem, Config.of({**least, "columns": columns}))
+            return tile.workspace_bytes <= problem.workspace_limit
+
+        limit = Constraint(f"rounded weights take at most {problem.workspace_limit} bytes", fits, ("columns",))
         return Space(usual.parameters, (*usual.constraints, limit))
 
     def expected_ns(self, problem: Conv2d, device: Device) -> float:

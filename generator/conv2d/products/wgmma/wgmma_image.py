@@ -100,7 +100,7 @@ class WgmmaImageGeometry(ImageTiles):
     def blocks(self) -> int:
         blocks = min(self.most_blocks or self.tiles, self.tiles)
         phases = len(self.lattice.phases)
-        if phases == 1 or blocks == self.tiles:
+        if phases == 1 or self.phase_order or blocks == self.tiles:
             return blocks
         # Phases have different numbers of taps, and consecutive tiles belong to different phases. With 132 blocks and 4
         # phases, each block would have tiles of one phase only, and blocks of the phase with most taps would take 1.8
