@@ -195,6 +195,8 @@ CASES = {
     "tf32_fprop": tf32({**DEEP, "bias": True, "relu": True}, "multiply"),
     "tf32_fprop_cluster": tf32({**DEEP, "bias": True}, "multiply", columns=64, blocks=3),
     "tf32_dgrad": tf32({**STRIDED, "pass_": Pass.DGRAD}, "multiply"),
+    "tf32_wgrad": tf32({**STRIDED, "pass_": Pass.WGRAD}, "multiply", splits=2),
+    "tf32_wgrad_sum": tf32({**STRIDED, "pass_": Pass.WGRAD}, "sum", splits=2),
     "tf32_dgrad_filters": tf32({**STRIDED, "pass_": Pass.DGRAD}, "conv2d_warpgroup_tf32_pack_w"),
     "dense_fprop": Case(Conv2dDense(), Conv2d(**PIXEL, **LAST, bias=True, relu=True)),
     "dense_dgrad": Case(Conv2dDense(), Conv2d(**PIXEL, **LAST, bias=True, relu=True, pass_=Pass.DGRAD)),
@@ -295,7 +297,8 @@ def test_the_cases_cover_every_family_and_pass() -> None:
             )
             for pass_ in (Pass.FPROP, Pass.WGRAD)
         ),
-        *((name, pass_) for name in ("conv2d_slices", "conv2d_warpgroup_tf32") for pass_ in (Pass.FPROP, Pass.DGRAD)),
+        *(("conv2d_slices", pass_) for pass_ in (Pass.FPROP, Pass.DGRAD)),
+        *(("conv2d_warpgroup_tf32", pass_) for pass_ in Pass),
         ("conv2d_fft", Pass.FPROP),
         ("conv2d_fft", Pass.DGRAD),
         ("conv2d_fft_tiled", Pass.WGRAD),

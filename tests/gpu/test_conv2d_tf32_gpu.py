@@ -1,4 +1,4 @@
-"""`conv2d_warpgroup_tf32` on a GPU: im2col copies of float32 pixels, and wgmma products with pixels in registers."""
+"""`conv2d_warpgroup_tf32` on a GPU: im2col copies of float32 pixels, and products with pixels in registers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from random_configs import some_configs
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.space import Value
+from warpsmith.generator.space import Config, Value
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures(on_hopper.__name__)]
 
 
-@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+@pytest.mark.parametrize("pass_", list(Pass))
 @pytest.mark.parametrize("shape", [*SHAPES, *LAYERS])
 def test_is_right(shape: str, pass_: Pass, check_configs: Callable[..., None]) -> None:
     problem = Conv2d(**{**{**SHAPES, **LAYERS}[shape], **TF32}, pass_=pass_)
@@ -43,12 +43,24 @@ def test_stages_are_read_before_they_are_filled_again(
     check_configs([problem], lambda *_: [config], CompilerChoice.NVRTC, (FAMILY,))
 
 
+@pytest.mark.parametrize("sides", [(32, 32), (64, 32), (64, 64)])
+@pytest.mark.parametrize("stages", [2, 3])
+def test_stages_of_gradients_are_read_before_they_are_filled_again(
+    sides: tuple[int, int], stages: int, check_configs: Callable[..., None]
+) -> None:
+    problem = Conv2d((24, 128, 64, 64), (256, 128, 1, 1), pass_=Pass.WGRAD, **TF32)
+    tile: dict[str, Value] = {"down": 2, "across": 2, "rows": sides[0], "columns": sides[1], "stages": stages}
+    config = Config.of({**tile, "min_blocks": 1, "splits": 16})
+    assert FAMILY.space(problem, cuda_device(0)).why_not(config) is None
+    check_configs([problem], lambda *_: [config], CompilerChoice.NVRTC, (FAMILY,))
+
+
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
 def test_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str) -> None:
     device = cuda_device(0)
     cases = [
         (problem, FAMILY.program(problem, config))
-        for name, pass_ in (("strides", Pass.DGRAD), ("deep", Pass.FPROP))
+        for name, pass_ in (("strides", Pass.DGRAD), ("deep", Pass.FPROP), ("deep", Pass.WGRAD))
         for problem in [Conv2d(**SHAPES[name], **TF32, pass_=pass_)]
         for config in some_configs(FAMILY, problem, device, 2)
     ]

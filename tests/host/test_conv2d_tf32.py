@@ -65,6 +65,28 @@ def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler,
     check(host, quickest, cases)
 
 
+@pytest.mark.parametrize("is_random", [False, True])
+def test_gradients_of_weights_are_right(host: Runtime, quickest: HostCompiler, is_random: bool) -> None:
+    cases = []
+    for name, pass_ in exhaustive.share(solved(Pass.WGRAD), int(is_random), 2):
+        problem = layer(name, pass_)
+        drawn = FAMILY.space(problem, DEVICE).drawn(random.Random(problem.key())) if is_random else None
+        cases.append((problem, FAMILY.program(problem, drawn or FAMILY.default(problem, DEVICE))))
+    check(host, quickest, cases)
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize(("rows", "columns"), [(32, 64), (64, 32), (64, 64)])
+def test_gradients_of_weights_in_all_tiles_of_a_warp(
+    host: Runtime, quickest: HostCompiler, rows: int, columns: int, splits: int
+) -> None:
+    problem = layer("deep", Pass.WGRAD, workspace=1 << 24)
+    tile = {"rows": rows, "columns": columns, "down": 2 if rows == 32 else 1, "across": 2, "stages": 2}
+    config = Config.of({**tile, "min_blocks": 1, "splits": splits})
+    assert FAMILY.space(problem, DEVICE).why_not(config) is None
+    check(host, quickest, [(problem, FAMILY.program(problem, config))])
+
+
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 @pytest.mark.parametrize("sharing", ["row", "none"])
 def test_taps_share_pixels_or_have_their_own(host: Runtime, quickest: HostCompiler, sharing: str, pass_: Pass) -> None:
@@ -86,4 +108,5 @@ def test_blocks_of_a_cluster_sum_over_parts_of_the_channels(
 @pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
     cases = [layer("strides", Pass.DGRAD), layer("one image, even filter", Pass.FPROP)]
+    cases.append(layer("strides", Pass.WGRAD))
     sanitized.check([(each, FAMILY.program(each, FAMILY.default(each, DEVICE))) for each in cases], tmp_path)

@@ -10,8 +10,10 @@ import pytest
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.wgmma.tf32_family import Conv2dWarpgroupTf32
 from warpsmith.generator.conv2d.products.wgmma.tf32_image import Tf32ImageGeometry
+from warpsmith.generator.conv2d.products.wgmma.tf32_weight_geometry import Tf32WeightGeometry
 from warpsmith.generator.presets import A100, H200
 from warpsmith.generator.ranking import default_answer
+from warpsmith.generator.space import Config
 
 FAMILY = Conv2dWarpgroupTf32()
 TF32: dict[str, Any] = {"layout": "nhwc", "precision": "tf32"}
@@ -22,7 +24,8 @@ STRIDED: dict[str, Any] = {"input": (24, 256, 56, 56), "weight": (512, 256, 1, 1
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"pass_": Pass.WGRAD}, "no gradients of weights"),
+        ({"weight": (62, 256, 1, 1), "pass_": Pass.WGRAD}, "reads 4 channels at once"),
+        ({"weight": (64, 256, 1, 300), "padding": (0, 150), "pass_": Pass.WGRAD}, "pixels from the images' edges"),
         ({"precision": "ieee"}, "rounds float32 numbers to TF32"),
         ({"dtype": "bfloat16", "precision": "bf16"}, "rounds float32 numbers to TF32"),
         ({"layout": "nchw"}, "channels last, in one group"),
@@ -47,7 +50,7 @@ def test_refuses_other_gpus_than_hopper() -> None:
     assert FAMILY.why_not(Conv2d(**POINTWISE), A100) is not None
 
 
-@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+@pytest.mark.parametrize("pass_", list(Pass))
 def test_answers_layers_of_one_tap(pass_: Pass) -> None:
     assert default_answer(Conv2d(**POINTWISE, pass_=pass_), H200)[0].name == FAMILY.name
 
@@ -73,7 +76,7 @@ def test_a_block_is_expected_to_have_its_share_of_the_tiles_with_taps() -> None:
     assert geometry.tile_steps(H200) == 1
 
 
-@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+@pytest.mark.parametrize("pass_", list(Pass))
 def test_blocks_fit_a_multiprocessor(pass_: Pass) -> None:
     problem, rng = Conv2d(**STRIDED, pass_=pass_), random.Random(3)
     space = FAMILY.space(problem, H200)
@@ -89,3 +92,27 @@ def test_blocks_fit_a_multiprocessor(pass_: Pass) -> None:
 def test_weights_that_stay_are_rounded_once() -> None:
     program = FAMILY.program(Conv2d(**POINTWISE), FAMILY.default(Conv2d(**POINTWISE), H200))
     assert [each.holds for each in program.workspaces] == [("w",)]
+
+
+def test_parts_of_sums_are_added_by_a_launch_that_begins_early() -> None:
+    layer = Conv2d(**POINTWISE, pass_=Pass.WGRAD)
+    multiply, add = FAMILY.program(layer, FAMILY.default(layer, H200)).launches
+    assert (multiply.entry, add.entry) == (FAMILY.name, f"{FAMILY.name}_sum")
+    assert multiply.begins_early
+    assert add.begins_early
+
+
+def test_each_tap_is_a_tile_of_its_own() -> None:
+    layer = Conv2d((24, 96, 28, 28), (64, 96, 3, 2), dilation=(2, 3), pass_=Pass.WGRAD, **TF32)
+    tile = {"down": 1, "across": 2, "rows": 64, "columns": 32, "stages": 4, "min_blocks": 1, "splits": 1}
+    geometry = Tf32WeightGeometry.of(layer, Config.of(tile))
+    assert geometry.offsets == ((0, 0), (0, 3), (2, 0), (2, 3), (4, 0), (4, 3))
+    assert (geometry.row_tiles, geometry.tap_tiles, geometry.column_tiles) == (1, 2, 12)
+
+
+@pytest.mark.parametrize(("min_blocks", "fits"), [(1, True), (2, False)])
+def test_warps_that_copy_need_registers_too(min_blocks: int, fits: bool) -> None:
+    """Four warps of 64 x 64 and one that copies are two in a quarter of a multiprocessor, with 255 registers each."""
+    layer = Conv2d(**POINTWISE, pass_=Pass.WGRAD)
+    tile = {"down": 1, "across": 4, "rows": 64, "columns": 64, "stages": 2, "splits": 4, "min_blocks": min_blocks}
+    assert FAMILY.space(layer, H200).contains(Config.of(tile)) is fits

@@ -202,7 +202,8 @@ conv2d_pointwise(const float* __restrict__ x, const float* __restrict__ dy, floa
             const int column = first_column + warp_column + 8 * n + lane % 4 * 2;
             const float (&sums)[4] = totals[i / 2][n];
             if (column < kChannels) {
-                *reinterpret_cast<float2*>(own + column) = make_float2(sums[i % 2 * 2], sums[i % 2 * 2 + 1]);
+                // The compiler would split an assignment into two stores.
+                __stcg(reinterpret_cast<float2*>(own + column), make_float2(sums[i % 2 * 2], sums[i % 2 * 2 + 1]));
             }
         }
     }

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import LayerSide
@@ -113,8 +114,6 @@ def _has_taps(problem: Conv2d) -> bool:
 
 
 def _memory_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
-    steps = -(-problem.input[0] * math.prod(problem.output_size) // PIXELS)
-    weights = math.prod(problem.weight)
     place_bytes = TAP_BYTES if _has_taps(problem) else 0
     is_last = problem.layout is ImageLayout.NHWC
 
@@ -129,6 +128,15 @@ def _memory_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ..
             f"multiprocessor {device.shared_per_multiprocessor_bytes}",
             fits,
         ),
+        *part_constraints(problem),
+    )
+
+
+def part_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
+    """Parts of a sum: each has stages, all fit the workspace, and there are enough if sums stay in the tensor cores."""
+    steps = -(-problem.input[0] * math.prod(problem.output_size) // PIXELS)
+    weights, least = math.prod(problem.weight), _least_splits(problem)
+    return (
         Constraint(
             f"each part of a sum of {steps} stages has stages of its own",
             lambda splits: (splits - 1) * -(-steps // splits) < steps,
@@ -137,16 +145,11 @@ def _memory_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ..
             f"partial sums take at most {problem.workspace_limit} bytes",
             lambda splits: splits == 1 or 4 * splits * weights <= problem.workspace_limit,
         ),
-        *_part_constraints(problem),
-    )
-
-
-def _part_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
-    least = _least_splits(problem)
-    if least == 1:
-        return ()
-    why = f"a sum that stays in the tensor cores has at most {MOST_PIXELS} pixels: at least {least} parts"
-    return (Constraint(why, lambda splits: splits >= least),)
+        Constraint(
+            f"a sum that stays in the tensor cores has at most {MOST_PIXELS} pixels: at least {least} parts",
+            lambda splits: splits >= least,
+        ),
+    )[: 3 if least > 1 else 2]
 
 
 def _least_splits(problem: Conv2d) -> int:
@@ -156,43 +159,35 @@ def _least_splits(problem: Conv2d) -> int:
     return -(-problem.input[0] * math.prod(problem.output_size) // MOST_PIXELS)
 
 
-def _least(problem: Conv2d) -> Config:
-    """The config that takes least memory. If it is illegal for a layer, all configs are."""
-    return Config.of({**LEAST, "splits": _least_splits(problem)})
-
-
 Model = Callable[[PointwiseWeightGeometry, Device], float]
 """Expected nanoseconds of a config."""
+Tile = tuple[int, int, int, int]
+"""Warps down and across a block, rows and columns of a warp."""
 
 
 @functools.lru_cache(maxsize=256)
-def weight_choices(problem: Conv2d, device: Device, model: Model) -> tuple[TimedConfig, ...]:
+def _choices(side: PointwiseWeights, problem: Conv2d, device: Device) -> tuple[TimedConfig, ...]:
     """The best config of each tile, by expected time."""
-    space = weight_space(problem, device)
+    space = side.space(problem, device)
 
     def timed(config: Config) -> TimedConfig:
-        return TimedConfig(config, model(PointwiseWeightGeometry.of(problem, config), device))
+        return TimedConfig(config, side.model(side.kind.of(problem, config), device))
 
-    of_tiles = (map(timed, _configs(problem, device, space, tile)) for tile in _tiles(problem))
+    of_tiles = (map(timed, _configs(side, problem, device, space, tile)) for tile in side.tiles(problem))
     best = (min(each, key=lambda one: one.ns, default=None) for each in of_tiles)
     found = sorted((each for each in best if each is not None), key=lambda each: each.ns)
-    return tuple(found) or (timed(_least(problem)),)
+    return tuple(found) or (timed(side.least(problem)),)
 
 
-def _tiles(problem: Conv2d) -> tuple[tuple[int, int, int, int], ...]:
-    large = LARGE_TILES if Arithmetic.of(problem).parts == 1 else ()
-    return (*TILE_SIZES, *(TAP_TILES if _has_taps(problem) else large))
-
-
-def _configs(problem: Conv2d, device: Device, space: Space, tile: tuple[int, int, int, int]) -> Iterator[Config]:
+def _configs(side: PointwiseWeights, problem: Conv2d, device: Device, space: Space, tile: Tile) -> Iterator[Config]:
     """Each number of blocks with the most stages that fit, and parts of sums for a round of blocks or two."""
     for blocks in BLOCKS:
         chosen: dict[str, Value] = dict(zip(("down", "across", "rows", "columns"), tile, strict=True))
         chosen |= {"min_blocks": blocks, "splits": _least_splits(problem)}
-        stages = next((each for each in (4, 3, 2) if space.contains(Config.of({**chosen, "stages": each}))), None)
+        stages = next((each for each in side.stages if space.contains(Config.of({**chosen, "stages": each}))), None)
         if stages is None:
             continue
-        one = PointwiseWeightGeometry.of(problem, Config.of({**chosen, "stages": stages}))
+        one = side.kind.of(problem, Config.of({**chosen, "stages": stages}))
         for splits in _splits(one, device):
             config = Config.of({**chosen, "stages": stages, "splits": splits})
             if space.contains(config):
@@ -217,25 +212,38 @@ class PointwiseWeights(LayerSide):
         model: the family's expected times.
     """
 
+    kind: ClassVar[type[PointwiseWeightGeometry]] = PointwiseWeightGeometry
+    stages: ClassVar[tuple[int, ...]] = (4, 3, 2)
+    """Stages of defaults, in order of preference."""
+
     def __init__(self, name: str, model: Model) -> None:
-        self._name, self._model = name, model
+        self._name, self.model = name, model
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         if _least_splits(problem) > SPLITS[-1]:
             return f"has at most {SPLITS[-1]} parts of {MOST_PIXELS} pixels of a sum that stays in the tensor cores"
-        return self.space(problem, device).why_not(_least(problem))
+        return self.space(problem, device).why_not(self.least(problem))
 
     def space(self, problem: Conv2d, device: Device) -> Space:
         return weight_space(problem, device)
 
+    def tiles(self, problem: Conv2d) -> tuple[Tile, ...]:
+        """Candidates for defaults."""
+        large = LARGE_TILES if Arithmetic.of(problem).parts == 1 else ()
+        return (*TILE_SIZES, *(TAP_TILES if _has_taps(problem) else large))
+
+    def least(self, problem: Conv2d) -> Config:
+        """The config that takes least memory. If it is illegal for a layer, all configs are."""
+        return Config.of({**LEAST, "splits": _least_splits(problem)})
+
     def default(self, problem: Conv2d, device: Device) -> Config:
-        return weight_choices(problem, device, self._model)[0].config
+        return _choices(self, problem, device)[0].config
 
     def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
-        return tuple(each.config for each in weight_choices(problem, device, self._model)[1 : 1 + STARTS])
+        return tuple(each.config for each in _choices(self, problem, device)[1 : 1 + STARTS])
 
     def expected_ns(self, problem: Conv2d, device: Device) -> float:
-        return weight_choices(problem, device, self._model)[0].ns
+        return _choices(self, problem, device)[0].ns
 
     def program(self, problem: Conv2d, config: Config) -> Program:
         geometry, text = PointwiseWeightGeometry.of(problem, config), Conv2dText.of(problem)
@@ -249,12 +257,26 @@ class PointwiseWeights(LayerSide):
         launch = dataclasses.replace(launch, shared_bytes=geometry.shared_bytes)
         if not is_split:
             return Program.of_source(self._name, config, source, (launch,))
-        name, threads = f"{self._name}_sum", SUM_LANES * geometry.sum_groups
-        blocks = -(-geometry.weights // SUM_LANES)
-        total = Launch.of_blocks(name, blocks, threads, (Pointer(PARTS), Pointer("dw")))
-        sums = render(
-            "conv2d/pointwise_sum.cu.jinja", key=text_key(problem), g=geometry, lanes=SUM_LANES, name=self._name
+        total, add = summing(self._name, problem, geometry)
+        units = (Unit("multiply", source), total)
+        return Program(
+            self._name, config, units, (dataclasses.replace(launch, unit="multiply"), add), parts_of(geometry)
         )
-        units = (Unit("multiply", source), Unit("sum", sums))
-        steps = (dataclasses.replace(launch, unit="multiply"), dataclasses.replace(total, unit="sum"))
-        return Program(self._name, config, units, steps, (Workspace(PARTS, 4 * geometry.splits * geometry.weights),))
+
+
+def summing(
+    family: str, problem: Conv2d, geometry: PointwiseWeightGeometry, is_early: bool = False
+) -> tuple[Unit, Launch]:
+    """Unit and launch of the kernel that adds up the parts of sums. If it is early, it begins before the one before."""
+    name, threads = f"{family}_sum", SUM_LANES * geometry.sum_groups
+    blocks = -(-geometry.weights // SUM_LANES)
+    launch = Launch.of_blocks(name, blocks, threads, (Pointer(PARTS), Pointer("dw")))
+    source = render(
+        "conv2d/pointwise_sum.cu.jinja", key=text_key(problem), g=geometry, lanes=SUM_LANES, name=family, early=is_early
+    )
+    return Unit("sum", source), dataclasses.replace(launch, unit="sum", begins_early=is_early)
+
+
+def parts_of(geometry: PointwiseWeightGeometry) -> tuple[Workspace, ...]:
+    """The workspace of partial sums."""
+    return (Workspace(PARTS, 4 * geometry.splits * geometry.weights),)

@@ -6,8 +6,7 @@ which halves the largest error. Consumer warps load the pixels of a product to r
 products before are under way. A launch before the GEMM rounds the weights and lays them out tile by tile; plans with
 bound weights launch it once.
 
-Gradients of weights sum over pixels, along which channels-last operands are not contiguous. wgmma reads such operands
-of 16 bits alone.
+Gradients of weights are products by mma.sync (`tf32_weight.py`).
 
 Source: as of `conv2d_warpgroup`; wgmma with TF32 operands, ldmatrix and cp.async.bulk.tensor in the PTX manual.
 """
@@ -23,6 +22,7 @@ from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_split16, why_not_within_windows
 from warpsmith.generator.conv2d.products.split16.split16_folding import Folding
 from warpsmith.generator.conv2d.products.wgmma.tf32_image import NAME, Tf32Arithmetic, Tf32Images
+from warpsmith.generator.conv2d.products.wgmma.tf32_weight import Tf32Weights
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.generator.device import Device
 from warpsmith.generator.precision import Precision
@@ -36,11 +36,11 @@ MOST_TERMS = 1 << 17
 
 
 class Conv2dWarpgroupTf32(Conv2dWarpgroup):
-    """fprop and dgrad by wgmma instructions in TF32, on float32 pixels that TMA loads from the operand's own layout."""
+    """`conv2d` in TF32, images by wgmma and weights by mma, from float32 pixels that TMA loads as they lie."""
 
     name = NAME
     image: ClassVar[LayerSide] = Tf32Images()
-    weight: ClassVar[LayerSide] = image
+    weight: ClassVar[LayerSide] = Tf32Weights()
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         return _why_no_copies(problem) or super().why_not(problem, device)
@@ -55,16 +55,18 @@ class Conv2dWarpgroupTf32(Conv2dWarpgroup):
 
 def _why_no_copies(problem: Conv2d) -> str | None:
     """Why the family's copies and products do not suit the operands, in one line; None if they do."""
-    if problem.pass_.sums_images:
-        return "computes no gradients of weights"
     if problem.dtype is not DType.FLOAT32 or problem.precision is not Precision.TF32:
         return "rounds float32 numbers to TF32"
     if problem.layout is not ImageLayout.NHWC or problem.groups > 1:
         return "reads images with channels last, in one group"
     if Folding.of(problem) is not None:
         return "leaves layers of few channels, whose rows and columns become channels, to conv2d_warpgroup"
-    if problem.summed_channels % (chunk := Tf32Arithmetic.chunk):
+    sums_images, chunk = problem.pass_.sums_images, Tf32Arithmetic.chunk
+    read = problem.weight[:2] if sums_images else (problem.summed_channels,)
+    if any(channels % chunk for channels in read):
         return f"reads {chunk} channels at once"
+    if sums_images:
+        return None
     if (terms := problem.summed_channels * math.prod(problem.weight[2:])) > MOST_TERMS:
         return f"truncates sums of more than {MOST_TERMS} terms too often, such as {terms}"
     return None
