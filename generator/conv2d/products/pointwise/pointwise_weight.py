@@ -136,6 +136,10 @@ def part_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
     """Parts of a sum: each has stages, all fit the workspace, and there are enough if sums stay in the tensor cores."""
     steps = -(-problem.input[0] * math.prod(problem.output_size) // PIXELS)
     weights, least = math.prod(problem.weight), _least_splits(problem)
+    enough = Constraint(
+        f"a sum that stays in the tensor cores has at most {MOST_PIXELS} pixels: at least {least} parts",
+        lambda splits: splits >= least,
+    )
     return (
         Constraint(
             f"each part of a sum of {steps} stages has stages of its own",
@@ -145,11 +149,8 @@ def part_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
             f"partial sums take at most {problem.workspace_limit} bytes",
             lambda splits: splits == 1 or 4 * splits * weights <= problem.workspace_limit,
         ),
-        Constraint(
-            f"a sum that stays in the tensor cores has at most {MOST_PIXELS} pixels: at least {least} parts",
-            lambda splits: splits >= least,
-        ),
-    )[: 3 if least > 1 else 2]
+        *((enough,) if least > 1 else ()),
+    )
 
 
 def _least_splits(problem: Conv2d) -> int:
@@ -267,7 +268,7 @@ class PointwiseWeights(LayerSide):
 def summing(
     family: str, problem: Conv2d, geometry: PointwiseWeightGeometry, is_early: bool = False
 ) -> tuple[Unit, Launch]:
-    """Unit and launch of the kernel that adds up the parts of sums. If it is early, it begins before the one before."""
+    """Unit and launch of the kernel that adds up parts of sums; an early one begins before the first launch has ended."""
     name, threads = f"{family}_sum", SUM_LANES * geometry.sum_groups
     blocks = -(-geometry.weights // SUM_LANES)
     launch = Launch.of_blocks(name, blocks, threads, (Pointer(PARTS), Pointer("dw")))
