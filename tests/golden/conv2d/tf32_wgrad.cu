@@ -243,7 +243,8 @@ __device__ __forceinline__ void round(Factors& factors, const Numbers& numbers) 
         for (int i = 0; i < kWarpRows / kBoxChannels; ++i) {
             const float4 own = numbers.dy[i][j];
             const unsigned half = half_unit(own);
-            unsigned (&first)[4] = factors.dy[2 * i], (&second)[4] = factors.dy[2 * i + 1];
+            unsigned (&first)[4] = factors.dy[2 * i];
+            unsigned (&second)[4] = factors.dy[2 * i + 1];
             first[2 * j] = __float_as_uint(own.x) + half;
             first[2 * j + 1] = __float_as_uint(own.y) + half;
             second[2 * j] = __float_as_uint(own.z) + half;
@@ -372,7 +373,8 @@ conv2d_warpgroup_tf32(const __grid_constant__ TensorMap x, const __grid_constant
             if (!is_last || step + 1 < last) {
                 load(numbers, own_dy + here, own_x + here, places);
             }
-            Factors& own = factors[i % 2], & other = factors[1 - i % 2];
+            Factors& own = factors[i % 2];
+            Factors& other = factors[1 - i % 2];
             add_products(totals, own, 0);
             round(other, numbers);
             add_products(totals, own, 1);

@@ -268,7 +268,7 @@ class PointwiseWeights(LayerSide):
 def summing(
     family: str, problem: Conv2d, geometry: PointwiseWeightGeometry, is_early: bool = False
 ) -> tuple[Unit, Launch]:
-    """Unit and launch of the kernel that adds up parts of sums; an early one begins before the first launch has ended."""
+    """Unit and launch of the kernel that adds up parts of sums; if early, it begins before the first one has ended."""
     name, threads = f"{family}_sum", SUM_LANES * geometry.sum_groups
     blocks = -(-geometry.weights // SUM_LANES)
     launch = Launch.of_blocks(name, blocks, threads, (Pointer(PARTS), Pointer("dw")))
