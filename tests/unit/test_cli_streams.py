@@ -33,8 +33,9 @@ def shell(store: Path, redirection: str, *arguments: str, **environment: str) ->
     """Runs a command with streams that a shell has closed or redirected."""
     words = [sys.executable, "-m", "warpsmith", *arguments]
     command = ["sh", "-c", f'exec "$@" {redirection}', "sh", *words]
-    places = {"WARPSMITH_STORE": str(store), **environment}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **places})
+    usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # few users set it
+    places = {**usual, "WARPSMITH_STORE": str(store), **environment}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=places)
 
 
 @exhaustive.one_in(2)

@@ -91,6 +91,10 @@ def guarded_streams() -> Iterator[None]:
             yield
         finally:
             sys.stdout, sys.stderr = earlier
+            try:
+                messages.flush()
+            except (OSError, ValueError):
+                _give_up(messages)
 
 
 @contextlib.contextmanager
@@ -109,11 +113,13 @@ def _escaping(stream: TextIO) -> Iterator[None]:
 
 
 def give_up_output() -> None:
-    """Redirects standard output to /dev/null, and with it the rest of its buffer.
+    """Redirects standard output to /dev/null, and with it the rest of its buffer."""
+    _give_up(sys.stdout)
 
-    Python would otherwise try to write that rest once more at its end, and fail.
-    """
+
+def _give_up(stream: TextIO) -> None:
+    """Redirects a stream to /dev/null. Python would otherwise write the rest of its buffer at the end, and fail."""
     with contextlib.suppress(OSError, ValueError):  # a stream that is no file
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(null, stream.fileno())
         os.close(null)
