@@ -54,22 +54,13 @@ def solved(*passes: Pass) -> list[tuple[str, Pass]]:
     return [(name, pass_) for name, pass_ in each if FAMILY.why_not(layer(name, pass_), DEVICE) is None]
 
 
-@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+@pytest.mark.parametrize("pass_", list(Pass))
 @pytest.mark.parametrize("is_random", [False, True])
 def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler, pass_: Pass, is_random: bool) -> None:
     cases = []
     for turn, (name, _) in enumerate(exhaustive.share(solved(pass_), int(is_random), 2)):
-        problem = layer(name, pass_, bias=turn % 2 == 0, relu=turn % 3 == 0)
-        drawn = FAMILY.space(problem, DEVICE).drawn(random.Random(problem.key())) if is_random else None
-        cases.append((problem, FAMILY.program(problem, drawn or FAMILY.default(problem, DEVICE))))
-    check(host, quickest, cases)
-
-
-@pytest.mark.parametrize("is_random", [False, True])
-def test_gradients_of_weights_are_right(host: Runtime, quickest: HostCompiler, is_random: bool) -> None:
-    cases = []
-    for name, pass_ in exhaustive.share(solved(Pass.WGRAD), int(is_random), 2):
-        problem = layer(name, pass_)
+        ends = {} if pass_.sums_images else {"bias": turn % 2 == 0, "relu": turn % 3 == 0}
+        problem = layer(name, pass_, **ends)
         drawn = FAMILY.space(problem, DEVICE).drawn(random.Random(problem.key())) if is_random else None
         cases.append((problem, FAMILY.program(problem, drawn or FAMILY.default(problem, DEVICE))))
     check(host, quickest, cases)
@@ -107,6 +98,8 @@ def test_blocks_of_a_cluster_sum_over_parts_of_the_channels(
 
 @pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
-    cases = [layer("strides", Pass.DGRAD), layer("one image, even filter", Pass.FPROP)]
-    cases.append(layer("strides", Pass.WGRAD))
+    cases = [
+        layer("one image, even filter", Pass.FPROP),
+        *(layer("strides", pass_) for pass_ in (Pass.DGRAD, Pass.WGRAD)),
+    ]
     sanitized.check([(each, FAMILY.program(each, FAMILY.default(each, DEVICE))) for each in cases], tmp_path)

@@ -23,6 +23,7 @@ from warpsmith.generator.conv2d.products.pointwise.pointwise_weight_geometry imp
 )
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_model import TimedConfig
+from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, PARTS
 from warpsmith.generator.device import Device
 from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
 from warpsmith.generator.render import render
@@ -38,8 +39,6 @@ in the mean: 1.2e-4, where TF32 allows 1e-3.
 """
 STARTS = 5
 """Start configs of a search: the tiles that are expected to be next."""
-PARTS = "parts"
-"""Name of the workspace of partial sums."""
 TILE_SIZES = (
     *((4, 2, 64, 32), (2, 4, 64, 32), (2, 2, 64, 32), (4, 1, 64, 32), (1, 4, 64, 32), (2, 1, 64, 32), (1, 2, 64, 32)),
     *((4, 2, 32, 32), (2, 4, 32, 32), (2, 2, 32, 32), (4, 1, 32, 32), (1, 4, 32, 32), (2, 1, 32, 32), (1, 2, 32, 32)),
@@ -60,79 +59,12 @@ TAP_TILES = ((2, 2, 32, 16), (4, 1, 16, 32), (1, 2, 16, 16), (1, 4, 16, 8))
 """More of them where columns are taps: of 27 and few others, which warps share."""
 
 
-def _registers(products: int, rows: int, columns: int) -> int:
-    """Registers per thread, roughly: sums of a warp's tile, both factors of a product by their parts, and sums of 16
-    rows where they leave the tensor cores.
-    """
-    parts = (products + 1) // 2
-    promoted = columns // 2 + 16 if parts > 1 else 0
-    return rows * columns // 32 + promoted + parts * columns // 4 + OTHER_REGISTERS
-
-
-def weight_space(problem: Conv2d, device: Device) -> Space:
-    filters, products = problem.group_filters, 2 * Arithmetic.of(problem).parts - 1
-    columns_word, all_columns = _columns(problem)
-    return Space(
-        parameters=(
-            Parameter("down", WARPS, "warps of a block, below each other: in channels of dy"),
-            Parameter("across", WARPS, f"warps of a block, side by side: in {columns_word}"),
-            Parameter("rows", ROWS, "channels of dy of a warp"),
-            Parameter("columns", COLUMNS, f"{columns_word} of a warp"),
-            Parameter("stages", STAGES, "of pixels: one is multiplied, the others are on their way"),
-            Parameter("min_blocks", BLOCKS, "that a multiprocessor has registers and shared memory for"),
-            Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
-        ),
-        constraints=(
-            Constraint(f"a block has at most {MOST_WARPS} warps", lambda down, across: down * across <= MOST_WARPS),
-            Constraint(
-                f"a tile has less than twice the {filters} channels of dy, or {ROWS[0]}",
-                lambda down, rows: down * rows < max(2 * filters, ROWS[0] + 1),
-            ),
-            Constraint(
-                f"a tile has less than twice the {all_columns} {columns_word}, or {COLUMNS[0]}",
-                lambda across, columns: across * columns < max(2 * all_columns, COLUMNS[0] + 1),
-            ),
-            Constraint(
-                "the threads of all blocks of a multiprocessor have registers for their sums",
-                lambda down, across, rows, columns, min_blocks: (
-                    _registers(products, rows, columns) <= device.thread_registers(32 * down * across * min_blocks)
-                ),
-            ),
-            *_memory_constraints(problem, device),
-        ),
-    )
-
-
-def _columns(problem: Conv2d) -> tuple[str, int]:
-    """What a column of the product is, in the plural, and how many there are."""
-    return ("taps of channels of x" if _has_taps(problem) else "channels of x"), math.prod(problem.weight[1:])
-
-
 def _has_taps(problem: Conv2d) -> bool:
     """Whether channels have several taps, which are then looked up and gathered."""
     return math.prod(problem.weight[2:]) > 1
 
 
-def _memory_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
-    place_bytes = TAP_BYTES if _has_taps(problem) else 0
-    is_last = problem.layout is ImageLayout.NHWC
-
-    def fits(down: int, across: int, rows: int, columns: int, stages: int, min_blocks: int) -> bool:
-        share = device.shared_per_multiprocessor_bytes // min_blocks - device.limits.reserved_shared_bytes
-        own = 4 * stages * stage_floats(down * rows, across * columns, is_last) + place_bytes * across * columns
-        return own <= min(device.shared_per_block_bytes, share)
-
-    return (
-        Constraint(
-            f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, and all blocks of a "
-            f"multiprocessor {device.shared_per_multiprocessor_bytes}",
-            fits,
-        ),
-        *part_constraints(problem),
-    )
-
-
-def part_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
+def _part_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
     """Parts of a sum: each has stages, all fit the workspace, and there are enough if sums stay in the tensor cores."""
     steps = -(-problem.input[0] * math.prod(problem.output_size) // PIXELS)
     weights, least = math.prod(problem.weight), _least_splits(problem)
@@ -214,8 +146,14 @@ class PointwiseWeights(LayerSide):
     """
 
     kind: ClassVar[type[PointwiseWeightGeometry]] = PointwiseWeightGeometry
+    template: ClassVar[str] = "conv2d/pointwise_weight.cu.jinja"
+    rows: ClassVar[tuple[int, ...]] = ROWS
+    """Rows that a warp may have."""
+    columns: ClassVar[tuple[int, ...]] = COLUMNS
     stages: ClassVar[tuple[int, ...]] = (4, 3, 2)
     """Stages of defaults, in order of preference."""
+    begins_early: ClassVar[bool] = False
+    """Whether launches begin before the one before them has ended, for which their kernels wait."""
 
     def __init__(self, name: str, model: Model) -> None:
         self._name, self.model = name, model
@@ -226,7 +164,71 @@ class PointwiseWeights(LayerSide):
         return self.space(problem, device).why_not(self.least(problem))
 
     def space(self, problem: Conv2d, device: Device) -> Space:
-        return weight_space(problem, device)
+        filters, (columns_word, all_columns) = problem.group_filters, self.all_columns(problem)
+        needed, nbytes = self.needed_registers(problem), self.shared_bytes(problem)
+
+        def has_registers(down: int, across: int, rows: int, columns: int, min_blocks: int) -> bool:
+            return needed(rows, columns) <= self.thread_registers(device, down * across, min_blocks)
+
+        def fits(down: int, across: int, rows: int, columns: int, stages: int, min_blocks: int) -> bool:
+            share = device.shared_per_multiprocessor_bytes // min_blocks - device.limits.reserved_shared_bytes
+            return nbytes(down * rows, across * columns, stages) <= min(device.shared_per_block_bytes, share)
+
+        return Space(
+            parameters=(
+                Parameter("down", WARPS, "warps of a block, below each other: in channels of dy"),
+                Parameter("across", WARPS, f"warps of a block, side by side: in {columns_word}"),
+                Parameter("rows", self.rows, "channels of dy of a warp"),
+                Parameter("columns", self.columns, f"{columns_word} of a warp"),
+                Parameter("stages", STAGES, "of pixels: one is multiplied, the others are on their way"),
+                Parameter("min_blocks", BLOCKS, "that a multiprocessor has registers and shared memory for"),
+                Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
+            ),
+            constraints=(
+                Constraint(f"a block has at most {MOST_WARPS} warps", lambda down, across: down * across <= MOST_WARPS),
+                Constraint(
+                    f"a tile has less than twice the {filters} channels of dy, or {self.rows[0]}",
+                    lambda down, rows: down * rows < max(2 * filters, self.rows[0] + 1),
+                ),
+                Constraint(
+                    f"a tile has less than twice the {all_columns} {columns_word}, or {self.columns[0]}",
+                    lambda across, columns: across * columns < max(2 * all_columns, self.columns[0] + 1),
+                ),
+                Constraint(
+                    "the threads of all blocks of a multiprocessor have registers for their sums", has_registers
+                ),
+                Constraint(
+                    f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, and all blocks of a "
+                    f"multiprocessor {device.shared_per_multiprocessor_bytes}",
+                    fits,
+                ),
+                *_part_constraints(problem),
+            ),
+        )
+
+    def all_columns(self, problem: Conv2d) -> tuple[str, int]:
+        """What a column of a tile is, in the plural, and how many there are."""
+        return ("taps of channels of x" if _has_taps(problem) else "channels of x"), math.prod(problem.weight[1:])
+
+    def needed_registers(self, problem: Conv2d) -> Callable[[int, int], int]:
+        """Registers per thread of a warp's rows and columns, roughly: their sums, both factors of a product by their
+        parts, and sums of 16 rows where they leave the tensor cores.
+        """
+        parts = Arithmetic.of(problem).parts
+        promotes = parts > 1
+        return lambda rows, columns: (
+            rows * columns // 32 + promotes * (columns // 2 + 16) + parts * columns // 4 + OTHER_REGISTERS
+        )
+
+    def thread_registers(self, device: Device, warps: int, blocks: int) -> int:
+        """Registers that a thread may have if so many blocks of so many warps share a multiprocessor."""
+        return device.thread_registers(32 * warps * blocks)
+
+    def shared_bytes(self, problem: Conv2d) -> Callable[[int, int, int], int]:
+        """Bytes of shared memory of a block by the rows and columns of its tile, and its stages."""
+        place_bytes = TAP_BYTES if _has_taps(problem) else 0
+        is_last = problem.layout is ImageLayout.NHWC
+        return lambda rows, columns, stages: 4 * stages * stage_floats(rows, columns, is_last) + place_bytes * columns
 
     def tiles(self, problem: Conv2d) -> tuple[Tile, ...]:
         """Candidates for defaults."""
@@ -235,7 +237,8 @@ class PointwiseWeights(LayerSide):
 
     def least(self, problem: Conv2d) -> Config:
         """The config that takes least memory. If it is illegal for a layer, all configs are."""
-        return Config.of({**LEAST, "splits": _least_splits(problem)})
+        least = {**LEAST, "rows": self.rows[0], "columns": self.columns[0]}
+        return Config.of({**least, "splits": _least_splits(problem)})
 
     def default(self, problem: Conv2d, device: Device) -> Config:
         return _choices(self, problem, device)[0].config
@@ -247,37 +250,34 @@ class PointwiseWeights(LayerSide):
         return _choices(self, problem, device)[0].ns
 
     def program(self, problem: Conv2d, config: Config) -> Program:
-        geometry, text = PointwiseWeightGeometry.of(problem, config), Conv2dText.of(problem)
+        geometry, text = self.kind.of(problem, config), Conv2dText.of(problem)
         is_split = geometry.splits > 1
         target = PARTS if is_split else "dw"
-        arguments = (Pointer("x"), Pointer("dy"), Pointer(target))
-        source = render(
-            "conv2d/pointwise_weight.cu.jinja", p=text, g=geometry, config=config.key(), target=target, name=self._name
+        source = render(self.template, p=text, g=geometry, config=config.key(), target=target, name=self._name)
+        arguments = (*geometry.operands, Pointer(target))
+        launch = dataclasses.replace(
+            Launch.of_blocks(self._name, geometry.blocks, geometry.threads, arguments),
+            shared_bytes=geometry.shared_bytes,
+            begins_early=self.begins_early,
         )
-        launch = Launch.of_blocks(self._name, geometry.blocks, geometry.threads, arguments)
-        launch = dataclasses.replace(launch, shared_bytes=geometry.shared_bytes)
         if not is_split:
             return Program.of_source(self._name, config, source, (launch,))
-        total, add = summing(self._name, problem, geometry)
-        units = (Unit("multiply", source), total)
-        return Program(
-            self._name, config, units, (dataclasses.replace(launch, unit="multiply"), add), parts_of(geometry)
+        total, add = self._summing(problem, geometry)
+        steps = (dataclasses.replace(launch, unit=MAIN), add)
+        parts = Workspace(PARTS, 4 * geometry.splits * geometry.weights)
+        return Program(self._name, config, (Unit(MAIN, source), total), steps, (parts,))
+
+    def _summing(self, problem: Conv2d, geometry: PointwiseWeightGeometry) -> tuple[Unit, Launch]:
+        """Unit and launch of the kernel that adds up parts of sums."""
+        name, threads = f"{self._name}_sum", SUM_LANES * geometry.sum_groups
+        blocks = -(-geometry.weights // SUM_LANES)
+        launch = Launch.of_blocks(name, blocks, threads, (Pointer(PARTS), Pointer("dw")))
+        source = render(
+            "conv2d/pointwise_sum.cu.jinja",
+            key=text_key(problem),
+            g=geometry,
+            lanes=SUM_LANES,
+            name=self._name,
+            early=self.begins_early,
         )
-
-
-def summing(
-    family: str, problem: Conv2d, geometry: PointwiseWeightGeometry, is_early: bool = False
-) -> tuple[Unit, Launch]:
-    """Unit and launch of the kernel that adds up parts of sums; if early, it begins before the first one has ended."""
-    name, threads = f"{family}_sum", SUM_LANES * geometry.sum_groups
-    blocks = -(-geometry.weights // SUM_LANES)
-    launch = Launch.of_blocks(name, blocks, threads, (Pointer(PARTS), Pointer("dw")))
-    source = render(
-        "conv2d/pointwise_sum.cu.jinja", key=text_key(problem), g=geometry, lanes=SUM_LANES, name=family, early=is_early
-    )
-    return Unit("sum", source), dataclasses.replace(launch, unit="sum", begins_early=is_early)
-
-
-def parts_of(geometry: PointwiseWeightGeometry) -> tuple[Workspace, ...]:
-    """The workspace of partial sums."""
-    return (Workspace(PARTS, 4 * geometry.splits * geometry.weights),)
+        return Unit("sum", source), dataclasses.replace(launch, unit="sum", begins_early=self.begins_early)

@@ -11,6 +11,7 @@ from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.products.pointwise.pointwise_tiles import vector_of
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
+from warpsmith.generator.program import Argument, Pointer
 from warpsmith.generator.space import Config, Value
 
 PIXELS = 32
@@ -93,6 +94,11 @@ class PointwiseWeightGeometry:
         )
 
     pitch, tap_bytes, stage_pixels, unroll = PITCH, TAP_BYTES, PIXELS, UNROLL
+
+    @property
+    def operands(self) -> tuple[Argument, Argument]:
+        """x and dy as arguments of the first launch."""
+        return Pointer("x"), Pointer("dy")
 
     @property
     def warps(self) -> int:

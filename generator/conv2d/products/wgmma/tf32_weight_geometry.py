@@ -7,9 +7,10 @@ import itertools
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.products.pointwise.pointwise_weight_geometry import PointwiseWeightGeometry
+from warpsmith.generator.conv2d.products.pointwise.pointwise_weight_geometry import PIXELS, PointwiseWeightGeometry
 from warpsmith.generator.conv2d.products.wgmma.im2col_window import WindowTapSet, why_no_map
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import BARRIER_BYTES
+from warpsmith.generator.problem import Operand
 from warpsmith.generator.program import TensorMap
 from warpsmith.generator.space import Config
 
@@ -24,8 +25,8 @@ class Tf32WeightGeometry(PointwiseWeightGeometry):
     Rows of the product are filters (channels of dy), columns channels of x at a tap, terms pixels of dy of all images.
     """
 
-    dy_map: TensorMap
     x_map: TensorMap
+    dy_map: TensorMap
     offsets: tuple[tuple[int, int], ...]
     """Rows and columns from the first tap's pixel to each tap's."""
 
@@ -39,12 +40,17 @@ class Tf32WeightGeometry(PointwiseWeightGeometry):
             range(0, taps * far, far) for taps, far in zip(problem.weight[2:], problem.dilation, strict=True)
         )
         (above, _), (left, _) = problem.padding
+        x, dy = problem.inputs
         return cls(
             **values,
-            dy_map=_map_of(problem, "dy", problem.output_size, (0, 0), (1, 1)),
-            x_map=_map_of(problem, "x", problem.input[2:], (-above, -left), problem.stride),
+            x_map=_map_of(problem, x, (-above, -left), problem.stride),
+            dy_map=_map_of(problem, dy),
             offsets=tuple(itertools.product(down, across)),
         )
+
+    @property
+    def operands(self) -> tuple[TensorMap, TensorMap]:
+        return self.x_map, self.dy_map
 
     @property
     def threads(self) -> int:
@@ -61,12 +67,8 @@ class Tf32WeightGeometry(PointwiseWeightGeometry):
         return self.taps * self.tap_tiles
 
     @property
-    def stage_bytes(self) -> int:
-        return 4 * self.stage_pixels * (self.tile_rows + self.tile_columns)
-
-    @property
     def shared_bytes(self) -> int:
-        return self.stages * (self.stage_bytes + 2 * BARRIER_BYTES)
+        return shared_bytes_of(self.tile_rows, self.tile_columns, self.stages)
 
     @property
     def first_row(self) -> int:
@@ -84,19 +86,23 @@ class Tf32WeightGeometry(PointwiseWeightGeometry):
         return why_no_map(self.x_map, taps) or why_no_map(self.dy_map, ())
 
 
+def shared_bytes_of(rows: int, columns: int, stages: int) -> int:
+    """Bytes of so many stages of a tile, and of their barriers."""
+    return stages * (4 * PIXELS * (rows + columns) + 2 * BARRIER_BYTES)
+
+
 def _map_of(
-    problem: Conv2d, name: str, size: tuple[int, int], first: tuple[int, int], step: tuple[int, int]
+    problem: Conv2d, operand: Operand, first: tuple[int, int] = (0, 0), step: tuple[int, int] = (1, 1)
 ) -> TensorMap:
-    """Tensor map of images of `size`, with a position for each pixel of dy."""
-    (operand,) = (each for each in problem.inputs if each.name == name)
-    channels = problem.group_filters if name == "dy" else problem.group_channels
+    """Tensor map of images with a position for each pixel of dy."""
+    images, channels, rows, columns = operand.shape
     return TensorMap(
-        name,
+        operand.name,
         operand.dtype,
-        shape=(problem.input[0], *size, channels),
+        shape=(images, rows, columns, channels),
         first=first,
         extent=problem.output_size,
         step=step,
         channels=BOX_CHANNELS,
-        pixels=PointwiseWeightGeometry.stage_pixels,
+        pixels=PIXELS,
     )
