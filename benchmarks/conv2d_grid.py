@@ -28,6 +28,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -81,8 +82,8 @@ def measure(results: Path, given: argparse.Namespace) -> None:
         )
         with contextlib.closing(Measuring(settings)) as measuring:
             begun = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            run = {**measuring.environment(), "begun": begun, "seconds": given.seconds, "starts": given.starts}
-            lines.add(results, {"run": {**run, "set": name, "seed": given.seed}})
+            run = {**measuring.environment(), "created": begun, "seconds": given.seconds, "starts": given.starts}
+            lines.add(results, {"run": {**run, "set": name, "seed": given.seed, "command": shlex.join(sys.argv)}})
             own = [point for its_set, point in left if its_set == name]
             for row in measuring.rows(own, start + given.within):
                 lines.add(results, {"set": name, **row})

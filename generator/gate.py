@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from warpsmith.errors import BadArgument, one_line
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family, Subject
+from warpsmith.generator.pins import NO_PINS, Pins
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
@@ -28,11 +29,13 @@ class Gate:
     Args:
         problem: the problem to solve.
         device: the device to solve it on.
+        pins: values of parameters that legal configs must have.
     """
 
-    def __init__(self, problem: Problem, device: Device) -> None:
+    def __init__(self, problem: Problem, device: Device, pins: Pins = NO_PINS) -> None:
         self.problem = problem
         self.device = device
+        self.pins = pins
         self._failures: dict[str, Exception] = {}
         self._reasons: dict[str, str | None] = {}
         self._spaces: dict[str, Space] = {}
@@ -47,20 +50,26 @@ class Gate:
         if family.name not in self._reasons:
             try:
                 with self._contained(family):
-                    self._reasons[family.name] = (
-                        family.why_not(self.problem, self.device)
-                        if isinstance(self.problem, family.problem_type)
-                        else f"solves {family.problem_type.operation} only"
-                    )
+                    self._reasons[family.name] = self._why_unable(family)
             except IllegalConfig as failed:
                 self._reasons[family.name] = str(failed)
         return self._reasons[family.name]
 
+    def _why_unable(self, family: Family) -> str | None:
+        if not isinstance(self.problem, family.problem_type):
+            return f"solves {family.problem_type.operation} only"
+        if (why := family.why_not(self.problem, self.device)) is not None or not self.pins:
+            return why
+        return self.pins.why_not(family.space(self.problem, self.device))
+
     def space(self, family: Family) -> Space:
-        """Space of a family that can solve the problem, made once. Raises IllegalConfig if the family fails."""
+        """Space of a family that can solve the problem, made once: the part of it that is pinned.
+
+        Raises IllegalConfig if the family fails.
+        """
         if family.name not in self._spaces:
             with self._contained(family):
-                self._spaces[family.name] = family.space(self.problem, self.device)
+                self._spaces[family.name] = self.pins.narrowed(family.space(self.problem, self.device))
         return self._spaces[family.name]
 
     def space_if_able(self, family: Family) -> Space | None:
@@ -95,9 +104,12 @@ class Gate:
         return None
 
     def default(self, family: Family) -> Config:
-        """The family's default. Raises IllegalConfig, in one line, if it is not legal or cannot be made."""
+        """The family's default, or the config most like it that is pinned.
+
+        Raises IllegalConfig, in one line, if it is not legal or cannot be made.
+        """
         with self._contained(family):
-            config = family.default(self.problem, self.device)
+            config = self._inside(family, family.default(self.problem, self.device))
         self._require(family, config, "the default")
         return config
 
@@ -107,7 +119,7 @@ class Gate:
         with suppress(IllegalConfig):
             found.append(self.default(family))
         with suppress(IllegalConfig), self._contained(family):
-            starts = family.starts(self.problem, self.device)
+            starts = [self._inside(family, each) for each in family.starts(self.problem, self.device)]
             found += [config for config in starts if self.why_not(family, config) is None]
         return tuple(dict.fromkeys(found))
 
@@ -116,6 +128,7 @@ class Gate:
         try:
             with self._contained(family):
                 carried = family.carried(config, home, self.problem, self.device)
+                carried = None if carried is None else self._inside(family, carried)
         except IllegalConfig:
             return None
         return carried if carried is not None and self.why_not(family, carried) is None else None
@@ -132,6 +145,12 @@ class Gate:
             return self.program(family, config)
         except IllegalConfig:
             return None
+
+    def _inside(self, family: Family, config: Config) -> Config:
+        """The config most like `config` that is pinned; `config` itself without pins, or if there is none."""
+        if not self.pins or self.why_unable(family) is not None:
+            return config
+        return self.space(family).like(config.values()) or config
 
     def _require(self, family: Family, config: Config, what: str) -> None:
         if (why := self.why_not(family, config)) is not None:

@@ -16,7 +16,9 @@ from warpsmith.generator.filter1d.operation import FILTER1D
 from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.operation import Operation
+from warpsmith.generator.pins import why_none_inside
 from warpsmith.generator.problem import AUTO, Problem
+from warpsmith.generator.selection import Selection
 
 FamilyT = TypeVar("FamilyT", bound=Family)
 
@@ -43,16 +45,27 @@ def families_for(problem: Problem, device: Device, families: tuple[Family, ...] 
 
 
 def able_families(gate: Gate, families: tuple[Family, ...] | None = None) -> tuple[Family, ...]:
-    """`families_for` with the problem and the device of a gate."""
+    """`families_for` with the problem, the device and the pins of a gate."""
     if families is None:
         operation = OPERATIONS.get(gate.problem.operation)
         families = () if operation is None else operation.families
     reasons = {family.name: gate.why_unable(family) for family in families}
     able = tuple(family for family in families if reasons[family.name] is None)
+    if not able and gate.pins:
+        _refuse_pins(gate, families)
     if not able:
         listed = "; ".join(f"{name}: {why}" for name, why in reasons.items())
         raise BadArgument(f"no kernel family solves {gate.problem.key()}: {listed}")
     return able
+
+
+def _refuse_pins(gate: Gate, families: tuple[Family, ...]) -> None:
+    """Raises BadArgument if the pins are why no family of `families` can solve the gate's problem."""
+    unpinned = Gate(gate.problem, gate.device)
+    spaces = {family.name: space for family in families if (space := unpinned.space_if_able(family)) is not None}
+    if spaces:
+        reasons = {name: gate.pins.why_not(space) or "" for name, space in spaces.items()}
+        raise BadArgument(f"{gate.pins} for {gate.problem.key()}: {why_none_inside(gate.pins, reasons, spaces)}")
 
 
 def named_family(problem: Problem, device: Device, name: str) -> Family:
@@ -68,6 +81,17 @@ def named_family(problem: Problem, device: Device, name: str) -> Family:
     if (why_not := Gate(problem, device).why_unable(family)) is not None:
         raise BadArgument(f"{name} does not solve {problem.key()}: {why_not}")
     return family
+
+
+def selected_family(selection: Selection, problem: Problem, device: Device) -> Family | None:
+    """The only family of a selection; None for every family. Raises BadArgument as `named_family` does."""
+    return None if selection.method == AUTO else named_family(problem, device, selection.method)
+
+
+def selected_families(selection: Selection, gate: Gate) -> tuple[Family, ...]:
+    """Families of a selection that solve the problem of a gate with its pins. Raises BadArgument if there is none."""
+    family = selected_family(selection, gate.problem, gate.device)
+    return able_families(gate, None if family is None else (family,))
 
 
 def simplest_family(operation: str) -> Family | None:

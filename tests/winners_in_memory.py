@@ -36,6 +36,10 @@ class WinnersInMemory:
         """Fastest candidate of each family except the winner's, for each conditions, in the order of USUAL_FIRST."""
         return _of(self._beaten, problem_key, device_key)
 
+    def pinned_winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:  # noqa: ARG002 - the interface's
+        """Empty, because users of this snapshot pin nothing."""
+        return ()
+
     def beaten(self, family: str) -> tuple[Record, ...]:
         """All runners-up of a family, by problem key, then device key."""
         return tuple(each for each in self._beaten if each.trial.family == family)

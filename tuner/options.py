@@ -10,7 +10,7 @@ from warpsmith.devices.select import CompilerChoice
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.problem import AUTO, check_method
+from warpsmith.generator.selection import EVERYTHING, Selection
 from warpsmith.tuner.evaluate.timing_policy import Launching, TimingPolicy
 from warpsmith.tuner.search.sampler_choice import SamplerChoice
 from warpsmith.tuner.workers.deadlines import Deadlines
@@ -62,8 +62,8 @@ class TuneOptions:
     """Timing with a cold L2 cache; see `TimingPolicy.for_kind`."""
     launching: Launching = Launching.EAGER
     sampler: SamplerChoice = SamplerChoice.ADDITIVE
-    method: str = AUTO
-    """Name of the only family to search; AUTO for all that solve the problem."""
+    selection: Selection = EVERYTHING
+    """Kernels to search: all that solve the problem, those of one family, or those with some values of parameters."""
     deadlines: Deadlines = dataclasses.field(default_factory=Deadlines)
 
     def __post_init__(self) -> None:
@@ -72,7 +72,6 @@ class TuneOptions:
         if self.time_limit_s is not None:
             set_field(self, "time_limit_s", _seconds(self.time_limit_s))
         set_field(self, "seed", count(self.seed, "a seed", most=LARGEST_SEED, least=0))
-        check_method(self.method)
 
     def timing_policy(self, kind: DeviceKind) -> TimingPolicy:
         return TimingPolicy.for_kind(kind, cold=self.cold, launching=self.launching)

@@ -17,7 +17,7 @@ class TuneReport:
     """Result of a tuning run."""
 
     record: Record | None
-    """The stored winner, or, in a search by `method`, that family's best; None for a run under sanitizers."""
+    """The stored winner, or, in a search of some kernels only, the best of these; None for a run under sanitizers."""
     finalists: tuple[Trial, ...]
     """Finalists with their times taken in turns, the winner first."""
     before: Trial | None
@@ -38,7 +38,7 @@ class TuneReport:
     """True if Ctrl-C ended the search."""
     costs: Costs
     overall: Record | None
-    """Winner of another family that is as fast or faster, in a search by `method`; None if `record` won."""
+    """Kernel that a search of some kernels only did not reach and that is as fast or faster; None if `record` won."""
     runners_up: tuple[Record, ...]
     """Fastest record of each family except the overall winner's, ordered by family name."""
     standings: tuple[Standing, ...]

@@ -9,6 +9,7 @@ from typing import TypeVar
 from conv2d_bench import paper
 from conv2d_bench.lines import Row, is_measured
 from conv2d_bench.points import LISTS, TAPS
+from warpsmith.cli import output
 from warpsmith.cli.output import print_table
 from warpsmith.generator.conv2d import Pass
 
@@ -87,25 +88,30 @@ def print_by(rows: Sequence[Row], name: str, key: Callable[[Row], Hashable]) -> 
 
 
 def print_small(rows: Sequence[Row]) -> None:
-    """Section 5.4: warpsmith's transforms in place of cuFFT and its transpositions, with cuBLAS between them in
-    both.
-    """
-    ratios = pipelines(rows)
-    if not ratios:
+    """Prints `small_filters`, if a point has both pipelines."""
+    if not pipelines(rows):
         print("no point has both pipelines\n")
         return
+    print(small_filters(rows))
+    print("\nBest family over cuDNN in float32, by the size x of the images:\n")
+
+
+def small_filters(rows: Sequence[Row]) -> str:
+    """Table of section 5.4: warpsmith's transforms in place of cuFFT and its transpositions, with cuBLAS between them
+    in both.
+    """
+    ratios = pipelines(rows)
     told = paper.SMALL_FILTERS
     deviation = statistics.stdev(ratios) if len(ratios) > 1 else 0.0
     ours = (statistics.fmean(ratios), deviation, statistics.geometric_mean(ratios), min(ratios), max(ratios))
     header = ("our transforms over cuFFT's, cuBLAS in both", "mean", "deviation", "geometric mean", "least", "largest")
-    print_table(
+    return output.table(
         header,
         [
             (f"{len(ratios)} points", *(f"{each:.2f}" for each in ours)),
             ("paper: fbfft over cuFFT, K40m", *(f"{each:.2f}" for each in told.values()), ""),
         ],
     )
-    print("\nBest family over cuDNN in float32, by the size x of the images:\n")
 
 
 def pipelines(rows: Iterable[Row]) -> list[float]:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from warpsmith.errors import BadArgument, NothingStored
 from warpsmith.generator.conv2d import Conv2d
-from warpsmith.generator.problem import AUTO, Problem, check_method, checked_problem, member
+from warpsmith.generator.pins import PinnedValues
+from warpsmith.generator.problem import AUTO, Problem, checked_problem, member
+from warpsmith.generator.selection import Selection
 
 if TYPE_CHECKING:
     from warpsmith.plans.bundle import Bundle
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from warpsmith.tuner.export import ExportReport
     from warpsmith.tuner.options import TuneOptions
     from warpsmith.tuner.report import TuneReport
+    from warpsmith.tuner.search.sampler_choice import SamplerChoice
 
 
 def tune(
@@ -33,14 +36,14 @@ def tune(
     seed: int = 0,
     sampler: str = "additive",
     method: str = AUTO,
+    parameters: PinnedValues | None = None,
     store: str | None = None,
 ) -> TuneReport:
     """Searches for the fastest correct kernel for `problem`, and stores the winner and every trial.
 
     Each candidate is compiled, verified element by element against float64, and timed. The winner is verified again on
-    fresh data and timed in turns with the other finalists, a plain copy, the other installed libraries, and the kernel
-    that `plan` returned before. The winner is never slower than that kernel. The store keeps the fastest of each family
-    beside it, timed in the same turns unless a time limit or Ctrl-C ended the search.
+    fresh data and timed in turns with other finalists, a copy, installed libraries, and the kernel that `plan` returned
+    before, which it never is slower than. The store keeps the fastest of each family beside it.
 
     Args:
         problem: problem to tune.
@@ -50,30 +53,36 @@ def tune(
             limit, the two likeliest known candidates are timed first; verifying and timing the finalists comes on top.
         seed: seed of the search and of the test data.
         sampler: `additive`, or one of Optuna's: `tpe`, `gp`, `cmaes`, `random`.
-        method: `auto` for all families, or the name of the only family to search. Its best then becomes the winner
-            only if it is faster than the kernel that `plan` returned before, which is timed in the same turns.
+        method: `auto`, or the only family to search. Its best becomes the winner only if it beats what `plan` returned.
+        parameters: values of kernel parameters to keep to, such as `{"path": "texture", "rows": (2, 4)}`, of those that
+            `warpsmith space` lists. The best is stored for them, and becomes the winner only as with `method`.
         store: file or database URL to write to; None for WARPSMITH_STORE, or the user's own file.
 
     Returns:
-        The stored winner, or with `method` that family's best; trials, failures, and the time of each stage.
+        The stored winner, or the best of `method` and `parameters`; trials, failures, costs.
 
     Raises:
-        BadArgument: unknown device, sampler or method, a problem that the method cannot solve, or an invalid option.
+        BadArgument: an unknown device or an invalid option, or no kernel of `method` with `parameters` solves it.
         CompileError: the compiler is missing.
         DeviceError: the device is not available, or failed.
         MissingExtra: warpsmith was installed without its extra `tune`.
         StoreError: the store cannot be opened or written.
-        TuningFailed: no candidate was correct; the message has the reasons by family. The report has other failures.
+        TuningFailed: no candidate was correct; the message has the reasons by family.
     """
     from warpsmith.extras import Extra, require
 
     require(Extra.TUNE, "tuning")
     from warpsmith.tuner.options import TuneOptions
+
+    chosen, selection = _sampler(sampler), Selection.of(method, parameters)
+    options = TuneOptions(trials=trials, time_limit_s=time_limit, seed=seed, sampler=chosen, selection=selection)
+    return _tuned(problem, device, options, store)
+
+
+def _sampler(name: str) -> SamplerChoice:
     from warpsmith.tuner.search.sampler_choice import SamplerChoice
 
-    chosen = member(SamplerChoice, sampler, "sampler")
-    options = TuneOptions(trials=trials, time_limit_s=time_limit, seed=seed, sampler=chosen, method=method)
-    return _tuned(problem, device, options, store)
+    return member(SamplerChoice, name, "sampler")
 
 
 def _tuned(problem: Problem, device: str, options: TuneOptions, store: str | None) -> TuneReport:
@@ -87,7 +96,13 @@ def _tuned(problem: Problem, device: str, options: TuneOptions, store: str | Non
 
 
 def plan(
-    problem: Problem, device: str = "auto", *, method: str = AUTO, store: str | None = None, verify: str | None = None
+    problem: Problem,
+    device: str = "auto",
+    *,
+    method: str = AUTO,
+    store: str | None = None,
+    verify: str | None = None,
+    parameters: PinnedValues | None = None,
 ) -> Plan:
     """Looks up the best stored kernel for `problem`, compiles and loads it. Never searches.
 
@@ -110,13 +125,15 @@ def plan(
             problem here, once per program; `always`, stored winners too; `never`. None for WARPSMITH_VERIFY, or
             `first`. About a thousand results are compared with float64 sums. The data are random ones when the plan is
             made, or those of the plan's first call if random data would take long, or much of the free memory.
+        parameters: values of kernel parameters, as for `tune`: the fastest known kernel that has them, else a default
+            with them.
 
     Returns:
         A callable: `y = plan(x, w)`. `plan.verified` says what was checked.
 
     Raises:
-        BadArgument: the device or method is unknown, or no kernel family, or not the one that `method` names, can solve
-            the problem.
+        BadArgument: the device, method or a parameter is unknown; no kernel family, or not the one that `method` names,
+            can solve the problem; or no config has the values of `parameters`.
         CompileError: the compiler is missing, or refused the kernel.
         DeviceError: the device is not available, or failed.
         StoreError: a store cannot be read.
@@ -126,11 +143,11 @@ def plan(
         WrongProgram: a program gave wrong results; the next best one took its place, and it is not used again.
         StaleTiming: the stored time was taken with another driver, toolkit or library; the result is not affected.
     """
-    return _planner()(problem, device, store, method, verify)
+    return _planner()(problem, device, store, method, verify, parameters)
 
 
 @cache
-def _planner() -> Callable[[Problem, str, str | None, str, str | None], Plan]:
+def _planner() -> Callable[[Problem, str, str | None, str, str | None, PinnedValues | None], Plan]:
     """The function that makes plans, imported once: Python takes 0.6 us to find that an import was already done."""
     from warpsmith.plans.make import plan as make
 
@@ -179,7 +196,14 @@ def training_step(
     return make(layer, device, store, reuse, verify)
 
 
-def query(problem: Problem, device: str = "auto", *, method: str = AUTO, store: str | None = None) -> Match:
+def query(
+    problem: Problem,
+    device: str = "auto",
+    *,
+    method: str = AUTO,
+    store: str | None = None,
+    parameters: PinnedValues | None = None,
+) -> Match:
     """Finds the kernel that `plan` would run, without compiling it.
 
     Args:
@@ -187,6 +211,7 @@ def query(problem: Problem, device: str = "auto", *, method: str = AUTO, store: 
         device: as for `plan`.
         method: as for `plan`.
         store: as for `plan`.
+        parameters: as for `plan`.
 
     Returns:
         The kind of match, the program with its CUDA source, and the stored record with its times, if there is one.
@@ -199,8 +224,8 @@ def query(problem: Problem, device: str = "auto", *, method: str = AUTO, store: 
     from warpsmith.devices.select import DeviceRef
     from warpsmith.plans.lookup import look_up
 
-    check_method(method)
-    return look_up(checked_problem(problem), DeviceRef.parse(device).device(), store, method)
+    selection = Selection.of(method, parameters)
+    return look_up(checked_problem(problem), DeviceRef.parse(device).device(), store, selection)
 
 
 def export(

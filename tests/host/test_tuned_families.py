@@ -18,6 +18,9 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
+from warpsmith.generator.pins import NO_PINS, Pins
+from warpsmith.generator.problem import AUTO
+from warpsmith.generator.selection import Selection
 from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.merging import merge_stores
 from warpsmith.store.record import Failure, FailureKind, Record
@@ -38,9 +41,10 @@ ABLE = [family.name for family in FAMILIES if family.why_not(PROBLEM, HOST.devic
 ON_HOST = ("filter2d", "--image", "48x64", "--filter", "3x3", "--device", "host")
 
 
-def tuned(store: Path, **options: Any) -> TuneReport:
+def tuned(store: Path, method: str = AUTO, pins: Pins = NO_PINS, **options: Any) -> TuneReport:
     with Store.open(str(store), write=True) as opened:
-        return tune(PROBLEM, (HOST,), opened, TuneOptions(**options), SilentProgress())
+        selected = TuneOptions(selection=Selection(method, pins), **options)
+        return tune(PROBLEM, (HOST,), opened, selected, SilentProgress())
 
 
 def stored(store: Path) -> dict[str, Record]:
@@ -248,3 +252,55 @@ def test_a_family_that_is_wrong_on_fresh_data_is_not_kept(tmp_path: Path, monkey
     assert failed
     assert report.record is not None
     assert "filter2d_plain" not in {each.trial.family for each in report.runners_up}
+
+
+class TestPinned:
+    PINS = Pins.of({"path": "shared", "rows": (2, 4)})
+
+    def pinned(self, store: Path) -> tuple[Record, ...]:
+        with Store.open(str(store), write=False) as opened:
+            return opened.pinned_winners(PROBLEM.key(), HOST.device().key())
+
+    def test_the_search_stays_inside_and_its_winner_answers_the_same_pins_alone(self, tmp_path: Path) -> None:
+        path = tmp_path / "store.db"
+        before = tuned(path, trials=4).record
+        report = tuned(path, trials=3, pins=self.PINS)
+        assert before is not None
+        assert report.record is not None
+        assert self.PINS.allow(report.record.trial.config)
+        with Store.open(str(path), write=False) as opened:
+            inside = [each for each in opened.trials(PROBLEM, HOST.device()) if self.PINS.allow(each.config)]
+        assert len(inside) == 3
+        assert self.pinned(path) == (report.record,)
+        answer = ws.query(PROBLEM, "host", store=str(path), parameters={"path": "shared", "rows": (2, 4)})
+        assert (answer.kind.value, answer.record) == ("exact", report.record)
+        unpinned = ws.query(PROBLEM, "host", store=str(path)).record
+        assert unpinned is not None
+        if report.overall is None:
+            assert unpinned == report.record
+        else:
+            assert unpinned == report.overall
+            assert (unpinned.trial.family, unpinned.trial.config) == (before.trial.family, before.trial.config)
+            assert may_stay(unpinned, report.record)
+
+    def test_it_leaves_the_runners_up_as_they_are(self, tmp_path: Path) -> None:
+        path = tmp_path / "store.db"
+        tuned(path, trials=4)
+        before = stored(path)
+        report = tuned(path, trials=2, pins=Pins.of({"rows": 2}), method="filter2d_plain")
+        beside = {name: each for name, each in stored(path).items() if name != (report.overall or before)}
+        assert beside.keys() == before.keys()
+
+    def test_a_second_search_takes_up_the_first_ones_trials(self, tmp_path: Path) -> None:
+        path = tmp_path / "store.db"
+        tuned(path, trials=3, pins=self.PINS)
+        report = tuned(path, trials=3, pins=self.PINS)
+        assert (report.tried, report.reused) in {(0, 3), (1, 3)}  # the answer before may be a trial, too
+
+    def test_right_results(self) -> None:
+        image = np.random.default_rng(1).standard_normal(PROBLEM.image).astype(np.float32)
+        weights = np.random.default_rng(2).standard_normal(PROBLEM.filter).astype(np.float32)
+        found = ws.plan(PROBLEM, "host", parameters={"rows": 8, "path": "global"})
+        assert found.match.program.config.values()["rows"] == 8
+        expected = ws.plan(PROBLEM, "host", method="filter2d_plain")(image, weights)
+        np.testing.assert_allclose(found(image, weights), expected, rtol=1e-4, atol=1e-5)

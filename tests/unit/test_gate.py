@@ -22,6 +22,7 @@ from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.ranking import likely_first
+from warpsmith.generator.selection import Selection
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.plans.lookup import find, known_configs, matches
 from warpsmith.plans.match import MatchKind
@@ -111,7 +112,7 @@ class TestFaults:
 
     def test_a_caller_who_names_the_family_is_told_why_not(self, fake: Fake) -> None:
         with pytest.raises(BadArgument, match=fake.name) as caught:
-            find(PROBLEM, GPU, StoreChain(()), fake.name)
+            find(PROBLEM, GPU, StoreChain(()), Selection(fake.name))
         assert "\n" not in str(caught.value)
 
     def test_a_search_begins_with_what_is_legal(self, fake: Fake) -> None:

@@ -25,6 +25,7 @@ from warpsmith.generator.gate import Gate
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.registry import FAMILIES, named_family
+from warpsmith.generator.selection import Selection
 from warpsmith.plans import family_choice
 from warpsmith.plans.family_choice import FamilyCheck, cross_check, how_far, words_of
 from warpsmith.plans.guesses import best_guess
@@ -80,26 +81,26 @@ def chain(store: Store) -> StoreChain[Store]:
 class TestMethods:
     def test_the_winner_answers_by_default_and_by_its_own_name(self, chain: StoreChain[Store]) -> None:
         for method in (AUTO, WINDOW.name):
-            match = find(PROBLEM, GPU, chain, method)
+            match = find(PROBLEM, GPU, chain, Selection(method))
             assert (match.kind, match.record, match.reasons) == (MatchKind.EXACT, best(PROBLEM, WINDOW, 100.0), ())
 
     def test_the_fastest_of_a_beaten_family_is_exact(self, chain: StoreChain[Store]) -> None:
-        match = find(PROBLEM, GPU, chain, PLAIN.name)
+        match = find(PROBLEM, GPU, chain, Selection(PLAIN.name))
         assert (match.kind, match.record) == (MatchKind.EXACT, best(PROBLEM, PLAIN, 300.0, rows=2))
         assert match.program.family == PLAIN.name
 
     def test_another_size_of_the_family_is_near_whoever_won_there(self, chain: StoreChain[Store]) -> None:
-        match = find(sized(500, 640), GPU, chain, PLAIN.name)
+        match = find(sized(500, 640), GPU, chain, Selection(PLAIN.name))
         assert (match.kind, match.record) == (MatchKind.NEAR, best(PROBLEM, PLAIN, 300.0, rows=2))
         assert match.program.config.values()["rows"] == 2
         assert match.reasons[0].startswith("exact: filter2d_plain of filter2d image=500x640")
 
     def test_another_device_answers_after_that(self, chain: StoreChain[Store]) -> None:
-        match = find(PROBLEM, OTHER_GPU, chain, PLAIN.name)
+        match = find(PROBLEM, OTHER_GPU, chain, Selection(PLAIN.name))
         assert (match.kind, match.program.config.values()["rows"]) == (MatchKind.DEVICE, 2)
 
     def test_without_anything_stored_the_familys_default_answers(self) -> None:
-        match = find(PROBLEM, GPU, in_memory([best(PROBLEM, WINDOW, 100.0)], []), PLAIN.name)
+        match = find(PROBLEM, GPU, in_memory([best(PROBLEM, WINDOW, 100.0)], []), Selection(PLAIN.name))
         assert (match.kind, match.record) == (MatchKind.DEFAULT, None)
         assert match.program == PLAIN.program(PROBLEM, PLAIN.default(PROBLEM, GPU))
 
@@ -107,23 +108,23 @@ class TestMethods:
         old = best(PROBLEM, PLAIN, 300.0, rows=2)
         stale = dataclasses.replace(old.trial, fingerprint="older")
         store.put_runners_up((dataclasses.replace(old, trial=stale),))
-        match = find(PROBLEM, GPU, chain, PLAIN.name)
+        match = find(PROBLEM, GPU, chain, Selection(PLAIN.name))
         assert match.kind is MatchKind.NEAR
         assert "older text" in match.reasons[0]
 
     def test_another_stores_winner_of_the_family_comes_before_a_runner_up(self, chain: StoreChain[Store]) -> None:
         other = WinnersInMemory("other", (best(PROBLEM, PLAIN, 250.0, rows=4),))
-        match = find(PROBLEM, GPU, StoreChain((*chain.stores, other)), PLAIN.name)
+        match = find(PROBLEM, GPU, StoreChain((*chain.stores, other)), Selection(PLAIN.name))
         assert match.record == best(PROBLEM, PLAIN, 250.0, rows=4)
 
     def test_a_family_that_never_answers_unasked_does_where_it_is_named(self) -> None:
         library = next(family for family in FFT.families if not family.may_answer)
         problem = ws.Fft(size=(64,), batch=1000)
-        match = find(problem, H200, in_memory([], []), library.name)
+        match = find(problem, H200, in_memory([], []), Selection(library.name))
         assert (match.kind, match.program.family) == (MatchKind.DEFAULT, library.name)
 
     def test_what_is_known_before_a_search_is_of_the_family_alone(self, chain: StoreChain[Store]) -> None:
-        known = known_configs(sized(500, 640), GPU, chain, 9, PLAIN.name)
+        known = known_configs(sized(500, 640), GPU, chain, 9, Selection(PLAIN.name))
         assert known == ((PLAIN.name, best(PROBLEM, PLAIN, 1.0, rows=2).trial.config),)
         assert {name for name, _ in known_configs(sized(500, 640), GPU, chain, 9)} == {WINDOW.name}
 
@@ -138,7 +139,7 @@ class TestMethods:
     def test_one_that_does_not_solve_it_is_refused_with_its_reason(self) -> None:
         for name in ("filter2d_matrix", "fft_block"):
             with pytest.raises(BadArgument, match=f"^{name} does not solve {PROBLEM.key()}: ") as caught:
-                find(PROBLEM, GPU, in_memory([], []), name)
+                find(PROBLEM, GPU, in_memory([], []), Selection(name))
             assert str(caught.value).endswith(str(Gate(PROBLEM, GPU).why_unable(BY_NAME[name])))
 
 
@@ -256,7 +257,7 @@ class TestModel:
         assert find(record.problem, GPU, stores).record == record
 
     def test_a_named_method_is_not_its_business(self) -> None:
-        assert find(self.ASKED, GPU, made_up(swapped=True), PLAIN.name).program.family == PLAIN.name
+        assert find(self.ASKED, GPU, made_up(swapped=True), Selection(PLAIN.name)).program.family == PLAIN.name
 
     def test_times_of_another_device_say_nothing(self) -> None:
         assert chosen_by_model(find(self.ASKED, OTHER_GPU, made_up(swapped=True))) == []

@@ -217,7 +217,7 @@ class TestJsonLines:
         ("number", "old", "new", "why"),
         [
             (1, "warpsmith-store", "kernel-tuner", "the first line must say format 'warpsmith-store'"),
-            (1, '"version": 1', '"version": 4', "upgrade warpsmith"),
+            (1, '"version": 1', '"version": 5', "upgrade warpsmith"),
             (1, '"trials"', '"tests"', "must count trials and winners"),
             (2, "}", "", "JSON is damaged"),
             (2, '"kind": "trial"', '"kind": "study"', "neither 'trial' nor 'winner'"),

@@ -270,4 +270,4 @@ class TestReader:
         with Store.open(str(file), write=False) as store:
             for row in contents_of(store).runners_up:
                 made = rows.record_of(row)
-                assert rows.winner_row(dataclasses.replace(made)) == row
+                assert {**rows.winner_row(dataclasses.replace(made)), "pins": ""} == row

@@ -16,6 +16,7 @@ from warpsmith.errors import DeviceError
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate
+from warpsmith.generator.pins import NO_PINS, Pins
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
@@ -73,6 +74,8 @@ class Evaluator:
     bench: Bench
     lock_file: Path | None = None
     """Lock file of the device if other processes use it too; see `DeviceLock`."""
+    pins: Pins = NO_PINS
+    """Values of parameters that every candidate has."""
 
     @classmethod
     @contextlib.contextmanager
@@ -185,7 +188,7 @@ class Evaluator:
     @functools.cached_property
     def gate(self) -> Gate:
         """Gate that checks every config before a program is generated."""
-        return Gate(self.problem, self.device)
+        return Gate(self.problem, self.device, self.pins)
 
     def program(self, family: str, config: Config) -> Program:
         """Program that `family` generates for `config`. Raises IllegalConfig."""

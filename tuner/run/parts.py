@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.pipeline import Pipeline, Stage
-from warpsmith.generator.problem import AUTO, Problem
+from warpsmith.generator.problem import Problem
 from warpsmith.generator.ranking import likely
+from warpsmith.generator.selection import EVERYTHING
 from warpsmith.generator.space import Config
 from warpsmith.store.store import Store
 from warpsmith.tuner.options import TuneOptions
@@ -65,7 +66,7 @@ def budget_of_parts(
     unknown = [part for part in parts if len(store.trials(part, device)) < trials]
     limit_s = options.time_limit_s
     share_s = None if limit_s is None else limit_s * SHARE / len(parts)
-    each = dataclasses.replace(options, trials=trials, time_limit_s=share_s, method=AUTO)
+    each = dataclasses.replace(options, trials=trials, time_limit_s=share_s, selection=EVERYTHING)
     left_s = None if limit_s is None or share_s is None else limit_s - share_s * len(unknown)
     left = options.trials - trials * len(parts)
     return tuple((part, each) for part in unknown), dataclasses.replace(options, trials=left, time_limit_s=left_s)

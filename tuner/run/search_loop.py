@@ -13,6 +13,7 @@ from warpsmith.errors import DeviceError, MissingExtra
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.program import Program
+from warpsmith.generator.selection import Selection
 from warpsmith.generator.space import Config
 from warpsmith.store.optuna_tables import study_prefix
 from warpsmith.store.poison import Started
@@ -205,9 +206,9 @@ class SearchLoop(FlowCallbacks):
         )
 
     @property
-    def method(self) -> str:
-        """Name of the only family to search, or AUTO."""
-        return self._options.method
+    def selection(self) -> Selection:
+        """Kernels that are searched."""
+        return self._options.selection
 
     @property
     def is_out_of_time(self) -> bool:
@@ -319,7 +320,9 @@ class SearchLoop(FlowCallbacks):
         return self._counts(trial) and (not self._evaluator.bench.is_open or self._evaluator.may_hold(trial))
 
     def _counts(self, trial: Trial) -> bool:
-        """False for a dropped trial if this run does not drop, or if the config is known."""
+        """False outside the pinned part; for a dropped trial, if this run does not drop, or if the config is known."""
+        if not self._evaluator.pins.allow(trial.config):
+            return False
         return not was_dropped(trial) or (self._options.drops and (trial.family, trial.config) not in self._known)
 
     def _note(self, trial: Trial) -> None:

@@ -18,7 +18,8 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import able_families, may_win, named_family
+from warpsmith.generator.registry import able_families, may_win, selected_families
+from warpsmith.generator.selection import EVERYTHING, Selection
 from warpsmith.plans.lookup import find, program_of, regenerate
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.record import Record
@@ -48,7 +49,7 @@ def tune_into(
     """Runs `tune` with the store at `location`, which is created only after the problem, device and compiler were
     checked.
     """
-    _able(Gate(problem, common_device(devices)), options, None)
+    _able(Gate(problem, common_device(devices), options.selection.pins), options, None)
     _ = devices[0].compiler(options.compiler, options.sanitize).identity
     with Store.open(location, write=True) as store:
         probe_before_search(devices[0], store)
@@ -91,7 +92,7 @@ def tune(
     faults = Faults()
     with open_beside(store) as stores:
         device = stores.measured(common_device(devices))
-    gate = Gate(problem, device)
+    gate = Gate(problem, device, options.selection.pins)
     able = _able(gate, options, families)
     for name, error in gate.failures.items():
         faults.add(Part.FAMILY, name, error)
@@ -153,8 +154,8 @@ def _processes(devices: tuple[DeviceRef, ...]) -> int:
 
 def _able(gate: Gate, options: TuneOptions, families: tuple[Family, ...] | None) -> tuple[Family, ...]:
     """The families to search. Raises BadArgument if none solves the problem, or the named one does not."""
-    if options.method != AUTO:
-        return (named_family(gate.problem, gate.device, options.method),)
+    if families is None or options.selection.method != AUTO:
+        return selected_families(options.selection, gate)
     return able_families(gate, families)
 
 
@@ -180,7 +181,7 @@ def _search(
         ending_later() as ending,  # a signal ends the search at once, but not the finals, which choose its winner
     ):
         evaluator.bench.open_ahead()
-        before, known = _known(evaluator, store, options.method, faults)
+        before, known = _known(evaluator, store, options.selection, faults)
         seen, stored = store.trials_since(problem, device, 0)
         is_shared = bool(others) or store.database.server_url is not None
         joining = Sharing(store, problem, device, new_tuner(store), seen) if is_shared else contextlib.nullcontext()
@@ -241,18 +242,20 @@ def _evaluator(
         processes=processes,
         workshop=workshop,
     ) as evaluator:
-        yield dataclasses.replace(evaluator, device=model)
+        yield dataclasses.replace(evaluator, device=model, pins=options.selection.pins)
 
 
-def _known(evaluator: Evaluator, store: Store, method: str, faults: Faults) -> tuple[Program | None, Iterable[Key]]:
+def _known(
+    evaluator: Evaluator, store: Store, selection: Selection, faults: Faults
+) -> tuple[Program | None, Iterable[Key]]:
     """The program that a look-up returns now, if there is one, and the candidates to try first."""
     problem, gate, families = evaluator.problem, evaluator.gate, evaluator.families
     with open_beside(store) as stores:
         answer = None
         try:
-            answer = present_answer(problem, evaluator.device, stores, families, method)
+            answer = present_answer(problem, evaluator.device, stores, families, selection)
             samples = samples_of(store, stores, problem.operation)
-            return answer, _contained(known_first(answer, gate, stores, families, samples, method), faults)
+            return answer, _contained(known_first(answer, gate, stores, families, samples, selection), faults)
         except NEVER_CONTAINED:
             raise
         except Exception as error:
@@ -279,15 +282,16 @@ def _choose(
     each_family: bool,
 ) -> WinnerChoice:
     """Runs the finals and stores their result: the winner of all, and the fastest of the other families."""
-    problem, device, families, method = evaluator.problem, evaluator.device, evaluator.families, loop.method
+    problem, device, families, selection = evaluator.problem, evaluator.device, evaluator.families, loop.selection
     with open_beside(store) as stores:  # by now other tuners on the store may have found more
         now = None
         with contextlib.suppress(BadArgument):
-            now = present_answer(problem, device, stores, families, method)
-        holders = [] if method == AUTO else [*_answer_of_all(problem, device, stores)]
+            now = present_answer(problem, device, stores, families, selection)
+        holders = [] if selection == EVERYTHING else [*_answer_of_all(problem, device, stores)]
     replaced = _replaced(evaluator, store)
-    answers = [each for each in (before, now, *replaced) if each is not None and each.family in families]
-    rivals = [each for each in (*holders, *replaced) if each.family not in families] if method != AUTO else []
+    answers = [each for each in (before, now, *replaced) if each is not None and _is_searched(evaluator, each)]
+    others = [] if selection == EVERYTHING else [*holders, *replaced]
+    rivals = [each for each in others if not _is_searched(evaluator, each)]
     trials = list(loop.trials.values())
     bench = final_bench()
     given = (evaluator, bench, trials, loop.replace, answers, rivals)
@@ -296,13 +300,29 @@ def _choose(
     except TuningFailed as error:
         raise TuningFailed(" | ".join([str(error), *(each.message for each in loop.faults.all)])) from None
     loop.faults.extend(bench.faults)
+    _store(choice, loop, store)
+    return choice
+
+
+def _is_searched(evaluator: Evaluator, program: Program) -> bool:
+    """True if a program is one of those that the search may find."""
+    return program.family in evaluator.families and evaluator.pins.allow(program.config)
+
+
+def _store(choice: WinnerChoice, loop: SearchLoop, store: Store) -> None:
+    """Stores the winner and, unless the search was pinned to a part of the kernels, the fastest of the other families.
+
+    The winner of a pinned search answers only the same pins, unless it is the fastest of all.
+    """
     winner, beside = choice.overall or choice.record, choice.runners_up
     if may_win(winner.trial.family):
         store.put_winner(winner)
     else:
         beside = (winner, *beside)
-    store.put_runners_up(_that_replace(beside, loop, store))
-    return choice
+    if loop.selection.pins:
+        store.put_pinned_winner(choice.record, loop.selection.pins)
+    else:
+        store.put_runners_up(_that_replace(beside, loop, store))
 
 
 def _answer_of_all(problem: Problem, device: Device, stores: StoreChain[Winners]) -> Iterator[Program]:
@@ -397,7 +417,8 @@ class TuneAsHelper(Job[None]):
             )
             with Evaluator.furnished(
                 self.problem, self.model, self.families, self.compiler, deadlines, bench, self.processes
-            ) as evaluator:
+            ) as furnished:
+                evaluator = dataclasses.replace(furnished, pins=options.selection.pins)
                 seen, stored = store.trials_since(self.problem, self.model, 0)
                 with Sharing(store, self.problem, self.model, self.tuner, seen) as sharing:
                     start = time.monotonic()

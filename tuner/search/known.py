@@ -17,9 +17,10 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate, IllegalConfig
 from warpsmith.generator.pipeline import Pipeline
-from warpsmith.generator.problem import AUTO, Problem
+from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.ranking import defaults, likely_first
+from warpsmith.generator.selection import EVERYTHING, Selection
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find, known_configs
 from warpsmith.store.store import Store
@@ -128,16 +129,16 @@ def present_answer(
     device: Device,
     stores: StoreChain[Winners],
     families: Mapping[str, Family],
-    method: str = AUTO,
+    selection: Selection = EVERYTHING,
 ) -> Program:
-    """The program that `warpsmith.plan` returns now by `method`. If there is none, or its family is not in `families`,
-    the first legal default of `families`.
+    """The program that `warpsmith.plan` returns now for a selection. If there is none, or its family is not in
+    `families`, the first legal default of `families`.
     """
     with contextlib.suppress(BadArgument):  # only a search may choose a family for the method
-        program = find(problem, device, stores, method).program
+        program = find(problem, device, stores, selection).program
         if program.family in families:
             return program
-    gate = Gate(problem, device)
+    gate = Gate(problem, device, selection.pins)
     reasons: list[str] = []
     for family, config in defaults(gate, reasons, tuple(families.values())):
         try:
@@ -153,7 +154,7 @@ def known_first(
     stores: StoreChain[Winners],
     families: Mapping[str, Family],
     samples: Iterable[Sample],
-    method: str = AUTO,
+    selection: Selection = EVERYTHING,
 ) -> Iterator[Key]:
     """Candidates that a search tries first, likeliest first. The stores are read at once.
 
@@ -161,7 +162,7 @@ def known_first(
     `samples` of other problems; the default of every family, likely families first; the winners of the next nearest
     problems. Winners are adapted to this problem. A default that would take seconds to compile is left to the search.
     """
-    stored = known_configs(gate.problem, gate.device, stores, 1 + CARRIED, method)
+    stored = known_configs(gate.problem, gate.device, stores, 1 + CARRIED, selection)
     carried = [key for key in stored if key[0] in families and key != (answer.family, answer.config)]
     later = _not_stored(gate, families, samples)
     return itertools.chain([(answer.family, answer.config)], carried[:1], later, carried[1:])

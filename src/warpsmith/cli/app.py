@@ -25,6 +25,7 @@ COMMANDS = {
     "export": "Write tuned kernels as a bundle.",
     "bench": "Compare stored winners with the other libraries that are installed, in one run.",
     "verify": "Verify a stored kernel against a float64 reference; exit 1 if its result is wrong.",
+    "space": "List the parameters of a problem's kernels, their values, the rules between them, and the size.",
     "explain": "Show how the kernel for a problem is found and which configurations were tried.",
     "report": "Print every stored winner: its time and conditions, share of copy speed, the fastest peer timed as it "
     "was.",

@@ -9,22 +9,19 @@ import typer
 from warpsmith.cli.operations.registry import add_commands
 from warpsmith.cli.options import DeviceOption, JsonOption, StoreOption
 from warpsmith.cli.output import match_document, print_facts, print_json
+from warpsmith.cli.space import size_text
 from warpsmith.cli.verdicts import beside_facts, conditions_words
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import Device
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import OPERATIONS
-from warpsmith.generator.space import Space
 from warpsmith.plans.lookup import find
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.record import Failure, Measurement, Trial, trial_spec
 from warpsmith.store.store_chain import open_with_trials
 from warpsmith.tuner.finals.choose import fastest_first
 from warpsmith.units import format_time
-
-COUNTED = 20_000
-"""Largest space whose configurations are counted; that takes about half a second."""
 
 
 def register(app: typer.Typer) -> None:
@@ -80,14 +77,9 @@ def _families(problem: Problem, device: Device) -> list[tuple[str, str]]:
         text = gate.why_unable(family)
         if text is None:
             space = gate.space_if_able(family)
-            text = "no space: it failed" if space is None else f"{_count(space)} configs"
+            text = "no space: it failed" if space is None else size_text(space)
         facts.append(("family", f"{family.name}: {text}"))
     return facts
-
-
-def _count(space: Space) -> str:
-    listing = space.listed(COUNTED)
-    return f"over {COUNTED}" if listing is None else str(len(listing))
 
 
 def _trials(trials: list[Trial], top: int) -> list[tuple[str, str]]:

@@ -37,6 +37,17 @@ MethodOption = Annotated[
     str,
     typer.Option("--method", help="auto, or the name of the only kernel family that is asked.", rich_help_panel="Run"),
 ]
+SetOption = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE[,VALUE...]",
+        help="Keep to kernels with these values of a parameter, such as path=texture or rows=2,4; may be repeated. "
+        "`warpsmith space` lists parameters.",
+        show_default=False,
+        rich_help_panel="Run",
+    ),
+]
 TrialsOption = Annotated[
     int | None,
     typer.Option(

@@ -10,11 +10,13 @@ from typing import Any
 import typer
 
 from warpsmith.cli.operations.registry import add_commands
-from warpsmith.cli.options import DeviceOption, JsonOption, MethodOption, StoreOption
+from warpsmith.cli.options import DeviceOption, JsonOption, MethodOption, SetOption, StoreOption
 from warpsmith.cli.output import match_document, print_facts, print_json, record_facts, table
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import NothingStored
+from warpsmith.generator.pins import Pins
 from warpsmith.generator.problem import AUTO, Problem
+from warpsmith.generator.selection import Selection
 from warpsmith.plans.lookup import find, regenerate
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.record import Measurement, Record
@@ -34,13 +36,15 @@ def _query(
     device: DeviceOption = "auto",
     store: StoreOption = None,
     method: MethodOption = AUTO,
+    pinned: SetOption = [],  # noqa: B006 - typer reads the default, and nothing changes it
     json: JsonOption = False,
 ) -> int:
     # One opening for both queries, so that a damaged store causes one warning.
+    selection = Selection(method, Pins.parse(pinned))
     with open_for_look_up(store) as stores:
-        match = find(problem, DeviceRef.parse(device).device(), stores, method)
+        match = find(problem, DeviceRef.parse(device).device(), stores, selection)
         if match.record is None:
-            of = problem.key() if method == AUTO else f"{method} of {problem.key()}"
+            of = selection.of_problem(problem.key())
             raise NothingStored(f"nothing is stored for {of}; run `warpsmith tune {problem.operation}` first")
         families = standings(match, match.record, stores)
     if json:

@@ -18,6 +18,7 @@ from warpsmith.cli.options import (
     MethodOption,
     SamplerOption,
     SeedOption,
+    SetOption,
     StoreOption,
     TimeLimitOption,
     TrialsOption,
@@ -26,7 +27,9 @@ from warpsmith.cli.options import (
 from warpsmith.cli.output import print_facts, print_json, print_table, record_facts, winner_document
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BadArgument
+from warpsmith.generator.pins import Pins
 from warpsmith.generator.problem import AUTO, Problem, member
+from warpsmith.generator.selection import Selection
 from warpsmith.store.location import redacted, write_location
 from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
@@ -97,6 +100,7 @@ def _tune(
     seed: SeedOption = 0,
     sampler: SamplerOption = SamplerChoice.ADDITIVE.value,
     method: MethodOption = AUTO,
+    pinned: SetOption = [],  # noqa: B006 - typer reads the default, and nothing changes it
     compiler: CompilerOption = CompilerChoice.AUTO.value,
     l2: L2Option = None,
     launch: LaunchOption = Launching.EAGER.value,
@@ -115,7 +119,7 @@ def _tune(
         cold=None if l2 is None else member(CacheState, l2, "L2 state") is CacheState.COLD,
         launching=member(Launching, launch, "way to launch"),
         sampler=member(SamplerChoice, sampler, "sampler"),
-        method=method,
+        selection=Selection(method, Pins.parse(pinned)),
     )
     devices, location = DeviceRef.parse_all(device), write_location(store)
     report = tune_into(location, problem, devices, options, progress_for(sys.stderr, quiet=False))
@@ -156,9 +160,10 @@ def _before(winner: Trial, before: Trial) -> str:
 
 
 def _overall(best: Trial, winner: Trial) -> str:
-    """Compares the best of the only family that was searched with the winner, which is of another family."""
+    """Compares the best of the part that was searched with the winner, which is of another part."""
     ratio = (best.median_ns or 0.0) / (winner.median_ns or 1.0)
-    took = f"{format_time(winner.median_ns or 0.0)}, {ratio:.2f}x faster"
+    faster = "as fast" if ratio < 1.005 else f"{ratio:.2f}x faster"
+    took = f"{format_time(winner.median_ns or 0.0)}, {faster}"
     return f"{winner.family} {winner.config} stays the winner: {took}"
 
 

@@ -27,13 +27,14 @@ from warpsmith.devices.private_folder import PrivateFolder
 from warpsmith.devices.process import ForkLock
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.problem import AUTO, Problem
+from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
+from warpsmith.generator.selection import EVERYTHING, Selection
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.changes import State
 from warpsmith.store.record import Record
 
-_FORMAT = 2
+_FORMAT = 3
 """Format version, raised whenever the meaning of the files changes."""
 _MOST_FILES = 512
 """Largest number of cached results, of 20 to 60 KB each; beyond it, the older half is deleted."""
@@ -48,14 +49,14 @@ class Circumstances:
         device: requested device.
         store: store as the user named it.
         state: state of the stores' files; None for a store on a server, whose answers are not cached.
-        method: requested family, or AUTO.
+        selection: requested kernels.
     """
 
     problem: Problem
     device: Device
     store: str | None
     state: State | None
-    method: str = AUTO
+    selection: Selection = EVERYTHING
 
     @property
     def can_be_cached(self) -> bool:
@@ -66,7 +67,8 @@ class Circumstances:
     def name(self) -> str:
         """Name of the result's file: one per request, whatever the stores' state."""
         question = [_FORMAT, self.problem.operation, self.problem.spec(), dataclasses.asdict(self.device), self.store]
-        return f"{_digest([*question, self.method, sys.prefix])}.json"
+        kernels = [self.selection.method, self.selection.pins.key()]
+        return f"{_digest([*question, *kernels, sys.prefix])}.json"
 
     def digest(self) -> str | None:
         """Hash of the state that must be unchanged; None if it cannot be determined."""

@@ -19,7 +19,7 @@ def fresh_answer(circumstances: Circumstances, compiler: Compiler) -> tuple[Matc
     Raises as `warpsmith.plan`, but for DeviceError.
     """
     asked = circumstances
-    match, is_whole = lookup.look_up_wholly(asked.problem, asked.device, asked.store, asked.method)
+    match, is_whole = lookup.look_up_wholly(asked.problem, asked.device, asked.store, asked.selection)
     binaries = compiler.compile_program(match.program)
     if asked.can_be_cached and is_whole and isinstance(compiler, CachedCompiler):
         files = {name: compiler.file_name(unit) for name, unit in match.program.compilations().items()}

@@ -12,7 +12,7 @@ from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.ranking import defaults
-from warpsmith.generator.registry import family_named
+from warpsmith.generator.registry import able_families, family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.record import Record
@@ -82,7 +82,8 @@ def _unmeasured(gate: Gate, nearest: list[Ranked], reasons: list[str], family: F
         yield Guess(MatchKind.DEFAULT, best.family, best.config, None, (*reasons, reason))
     refused: list[str] = []
     answered = False
-    for own, config in defaults(gate, refused, None if family is None else (family,)):
+    families = (family,) if family is not None else able_families(gate) if gate.pins else None
+    for own, config in defaults(gate, refused, families):
         answered = True
         passed_over = (f"default: {why}" for why in refused)
         yield Guess(MatchKind.DEFAULT, own, config, None, (*reasons, *passed_over))

@@ -11,15 +11,18 @@ from warpsmith.errors import BadArgument, WrongResult
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate, IllegalConfig
-from warpsmith.generator.problem import AUTO, Problem
+from warpsmith.generator.pins import NO_PINS, Pins
+from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import family_named, named_family
+from warpsmith.generator.registry import family_named, selected_families, selected_family
+from warpsmith.generator.selection import EVERYTHING, Selection
 from warpsmith.generator.space import Config
 from warpsmith.plans.family_choice import better_guess, of_family
 from warpsmith.plans.guesses import Guess, candidates, guesses, ranked
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.poisoned import WRONG_HERE
 from warpsmith.plans.untimed_family import untimed_guess
+from warpsmith.store.conditions import rank
 from warpsmith.store.record import Record, was_wrong
 from warpsmith.store.store_chain import StoreChain, open_for_look_up
 from warpsmith.store.store_reader import Winners
@@ -30,34 +33,36 @@ for 69 look-ups where one takes 2.4. Compilers of the others run meanwhile.
 """
 
 
-def look_up(problem: Problem, device: Device, store: str | None, method: str = AUTO) -> Match:
+def look_up(problem: Problem, device: Device, store: str | None, selection: Selection = EVERYTHING) -> Match:
     """Runs `find` in `store` and the stores that are searched after it.
 
     Raises StoreError if `store` cannot be read, besides the errors of `find`; other unreadable stores are skipped.
     """
-    return look_up_wholly(problem, device, store, method)[0]
+    return look_up_wholly(problem, device, store, selection)[0]
 
 
-def look_up_wholly(problem: Problem, device: Device, store: str | None, method: str = AUTO) -> tuple[Match, bool]:
+def look_up_wholly(
+    problem: Problem, device: Device, store: str | None, selection: Selection = EVERYTHING
+) -> tuple[Match, bool]:
     """Returns `look_up`'s match, and whether every store could be read, so that the match may be cached."""
     with _LOOKING_UP, open_for_look_up(store) as stores:
-        match = find(problem, device, stores, method)
+        match = find(problem, device, stores, selection)
         return match, stores.is_whole
 
 
-def find(problem: Problem, device: Device, stores: StoreChain[Winners], method: str = AUTO) -> Match:
+def find(problem: Problem, device: Device, stores: StoreChain[Winners], selection: Selection = EVERYTHING) -> Match:
     """The best answer for `problem` on `device`: exact, near shape, other device, default.
 
     A winner of another size or device answers by its own config if that is legal here, else by the most similar legal
     config. If nothing exact is stored, stored times of several families may choose the family (`family_choice`), and so
     may the models where the stored search did not know a family (`untimed_family`).
-    `method` is AUTO, or the name of the only family that may answer, with its fastest known kernel. Programs that are
-    poisoned on this device are skipped.
+    A `selection` other than EVERYTHING is answered by its fastest known kernel. Programs that are poisoned on this
+    device are skipped.
 
-    Raises BadArgument if no family, or not the named one, solves the problem; WrongResult if every possible answer is
+    Raises BadArgument if no family of the selection solves the problem; WrongResult if every possible answer is
     poisoned.
     """
-    answers, wrong = matches(problem, device, stores, method), WRONG_HERE.of(device)
+    answers, wrong = matches(problem, device, stores, selection), WRONG_HERE.of(device)
     match = next(answers)
     # A search verified the winner, so only faults found by this process count against it.
     if match.kind is MatchKind.EXACT and match.program.fingerprint not in wrong:
@@ -72,20 +77,24 @@ def find(problem: Problem, device: Device, stores: StoreChain[Winners], method: 
     raise WrongResult(f"no program is left that gives right results for {problem.key()}: {'; '.join(refusals)}")
 
 
-def matches(problem: Problem, device: Device, stores: StoreChain[Winners], method: str = AUTO) -> Iterator[Match]:
+def matches(
+    problem: Problem, device: Device, stores: StoreChain[Winners], selection: Selection = EVERYTHING
+) -> Iterator[Match]:
     """Yields all answers, best first: the first is the one of `find`, the next one answers without it.
 
     An answer whose program cannot be generated is skipped, and later ones say so in their reasons. Models
     that choose answers which are not exact know the device's stored ceilings. Raises BadArgument as `find` does, and if
     none is left.
     """
-    family = None if method == AUTO else named_family(problem, device, method)
+    family = selected_family(selection, problem, device)
+    gate = Gate(problem, stores.measured(device), selection.pins)
+    if selection.pins:
+        selected_families(selection, gate)  # otherwise a stored kernel could answer before a wrong value is refused
     reasons: list[str] = []
     has_answered = False
-    if match := _exact(problem, device, stores, reasons, family):
+    if match := _exact(problem, device, stores, reasons, family, selection.pins):
         has_answered = True
         yield match
-    gate = Gate(problem, stores.measured(device))
     for guess in _guesses(gate, stores, _right_records(problem, stores), family):
         try:
             match = guess.match(gate, *reasons)
@@ -106,18 +115,18 @@ def exact(problem: Problem, device: Device, stores: StoreChain[Winners], family:
 
 
 def known_configs(
-    problem: Problem, device: Device, stores: StoreChain[Winners], count: int, method: str = AUTO
+    problem: Problem, device: Device, stores: StoreChain[Winners], count: int, selection: Selection = EVERYTHING
 ) -> tuple[tuple[str, Config], ...]:
     """Known candidates before a search: at most `count` distinct pairs of family name and config that are legal here.
 
     The first is the answer of `find`. The winners of the nearest stored shapes and devices follow, adapted to this
-    problem, nearest first. If `method` is not AUTO, only its family counts.
+    problem, nearest first. Only kernels of the `selection` count.
     """
-    family = None if method == AUTO else named_family(problem, device, method)
+    family = selected_family(selection, problem, device)
     records, found = _right_records(problem, stores), dict[tuple[str, Config], None]()
-    gate = Gate(problem, stores.measured(device))
+    gate = Gate(problem, stores.measured(device), selection.pins)
     with contextlib.suppress(BadArgument):  # only a search may choose a family for the method
-        if exact := _exact(problem, device, stores, [], family):
+        if exact := _exact(problem, device, stores, [], family, selection.pins):
             found[exact.program.family, exact.program.config] = None
         else:
             guess = next(_guesses(gate, stores, records, family))
@@ -149,8 +158,9 @@ def _guesses(
     gate: Gate, stores: StoreChain[Winners], records: tuple[Record, ...], family: Family | None
 ) -> Iterator[Guess]:
     """Yields the answers that are not exact, best first, of any family or of one. Raises BadArgument as `find` does."""
-    if family is not None:
-        yield from guesses(gate, of_family(family, stores, records), family)
+    if family is not None or gate.pins:
+        mine = records if family is None else of_family(family, stores, records)
+        yield from guesses(gate, tuple(each for each in mine if gate.pins.allow(each.trial.config)), family)
         return
     ordinary = guesses(gate, records)
     first = next(ordinary)
@@ -165,12 +175,17 @@ def _guesses(
 
 
 def _exact(
-    problem: Problem, device: Device, stores: StoreChain[Winners], reasons: list[str], family: Family | None
+    problem: Problem,
+    device: Device,
+    stores: StoreChain[Winners],
+    reasons: list[str],
+    family: Family | None,
+    pins: Pins = NO_PINS,
 ) -> Match | None:
-    """The first store's winner, or the fastest stored kernel of `family`, whose source this version generates
-    unchanged.
+    """The first store's winner, or the fastest stored kernel of `family` and inside the pins, whose source this version
+    generates unchanged.
     """
-    for record in _stored(problem, device, stores, family):
+    for record in _pinned(problem, device, stores, family, pins) if pins else _stored(problem, device, stores, family):
         program = program_of(record, problem, device)
         if was_wrong(record):
             reasons.append("exact: the stored winner was not right when it was last looked at; tune again")
@@ -182,7 +197,8 @@ def _exact(
             reasons.append("exact: the stored time is of an older text of this kernel; tune again to renew it")
     if not reasons:
         of = "" if family is None else f"{family.name} of "
-        reasons.append(f"exact: {of}{problem.key()} is not stored for {device.key()}")
+        within = f" with {pins}" if pins else ""
+        reasons.append(f"exact: {of}{problem.key()}{within} is not stored for {device.key()}")
     return None
 
 
@@ -195,6 +211,17 @@ def _stored(problem: Problem, device: Device, stores: StoreChain[Winners], famil
         return
     yield from (record for record in won if record.trial.family == family.name)
     yield from (record for record in stores.runners_up(*subject) if record.trial.family == family.name)
+
+
+def _pinned(
+    problem: Problem, device: Device, stores: StoreChain[Winners], family: Family | None, pins: Pins
+) -> Iterator[Record]:
+    """Yields the stored kernels inside the pins, of any family or of one: preferred conditions first, then fastest."""
+    subject = problem.key(), device.key()
+    kept = (*stores.winners(*subject), *stores.runners_up(*subject), *stores.pinned_winners(*subject))
+    inside = (record for record in kept if pins.allow(record.trial.config))
+    mine = (record for record in inside if family is None or record.trial.family == family.name)
+    yield from sorted(mine, key=lambda record: (rank(record.conditions), record.timing.median_ns))
 
 
 def _right_records(problem: Problem, stores: StoreChain[Winners]) -> tuple[Record, ...]:

@@ -14,7 +14,9 @@ from warpsmith.devices.library_versions import library_version, versions_in
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WrongResult
+from warpsmith.generator.pins import NO_PINS, PinnedValues, Pins
 from warpsmith.generator.problem import Problem, check_method, checked_problem
+from warpsmith.generator.selection import Selection
 from warpsmith.plans.answer_cache import Circumstances, cached_answer
 from warpsmith.plans.first_use.verdicts import Finding
 from warpsmith.plans.first_use.verify import verify
@@ -33,9 +35,17 @@ class StaleTiming(UserWarning):
     """The stored time was taken with another driver, toolkit or library than the installed one; results stay right."""
 
 
-def plan(problem: Problem, device: str, store: str | None, method: str, which: str | None = None) -> Plan:
+def plan(
+    problem: Problem,
+    device: str,
+    store: str | None,
+    method: str,
+    which: str | None = None,
+    parameters: PinnedValues | None = None,
+) -> Plan:
     """Implementation of `warpsmith.plan`, with its arguments and errors."""
-    key = problem, device, named_location(store), method, which
+    pins = None if parameters is None else Pins.of(parameters)
+    key = problem, device, named_location(store), method, which, pins
     try:
         cached = _PLANS.get(key)
     except TypeError:  # the key contains an unhashable value, such as a list
@@ -51,18 +61,19 @@ def forget_plans() -> None:
 
 def _check(key: Key) -> None:
     """Raises BadArgument if the problem is not a Problem, or the method is not text."""
-    problem, _, _, method, _ = key
+    problem, _, _, method, _, _ = key
     checked_problem(problem)
     check_method(method)
 
 
 def _made(key: Key) -> Plan:
     _check(key)
-    problem, device, store, method, word = key
+    problem, device, store, method, word, pins = key
+    selection = Selection(method, pins or NO_PINS)
     ref, which = DeviceRef.parse(device), Verify.of(word)
     while True:
         before = Before.of(store)
-        match, binaries = _answer(problem, ref, store, method, before)
+        match, binaries = _answer(problem, ref, store, selection, before)
         made = _PLANS.earlier(key, ref)
         if made is None or made.match != match:
             runtime = open_runtime(ref)
@@ -78,7 +89,8 @@ def _made(key: Key) -> Plan:
 
 def _of_other_problem(key: Key, problem: Problem) -> Plan:
     """The plan that the same request gets for another problem."""
-    return plan(problem, *key[1:])
+    key = (problem, *key[1:])
+    return _PLANS.get(key) or _made(key)
 
 
 def _in_place_of(key: Key, wrong_program: VerifiedProgram, wrong: Finding) -> VerifiedProgram:
@@ -96,10 +108,12 @@ def _refuse(wrong_program: VerifiedProgram, wrong: Finding, store: str | None) -
     refuse(program, loaded.problem, device, wrong.message, store)
 
 
-def _answer(problem: Problem, ref: DeviceRef, store: str | None, method: str, before: Before) -> tuple[Match, Binaries]:
+def _answer(
+    problem: Problem, ref: DeviceRef, store: str | None, selection: Selection, before: Before
+) -> tuple[Match, Binaries]:
     """The best answer, compiled; the cached one of an earlier process if it is still valid."""
     target = ref.device()
-    circumstances = Circumstances(problem, target, store, before.state, method)
+    circumstances = Circumstances(problem, target, store, before.state, selection)
     if circumstances.can_be_cached:
         earlier = cached_answer(circumstances)
         if earlier is not None and earlier[0].program.fingerprint not in WRONG_HERE.of(target):
@@ -138,10 +152,10 @@ are seen at once.
 """
 
 
-Key = tuple[Problem, str, str | None, str, str | None]
-"""Problem, device, store, method and the `verify` argument of a plan. Device and store are as the user named them, the
-store by argument or environment. The environment's `verify` is read only when a plan is made: reading it takes 1 us,
-and a cached plan is found in 3 us.
+Key = tuple[Problem, str, str | None, str, str | None, Pins | None]
+"""Problem, device, store, method, the `verify` argument and the pinned parameters of a plan. Device and store are as
+the user named them, the store by argument or environment. The environment's `verify` is read only when a plan is made:
+reading it takes 1 us, and a cached plan is found in 3 us.
 """
 
 
@@ -188,7 +202,7 @@ class PlanCache:
         return len(self._plans)
 
     def get(self, key: Key) -> Plan | None:
-        """The cached plan for a problem, device, store and method as they were named; None if it must be made anew.
+        """The cached plan for the same request, in the words of its key; None if it must be made anew.
 
         Raises BadArgument or DeviceError as `DeviceRef.parse` does.
         """

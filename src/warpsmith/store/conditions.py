@@ -77,6 +77,11 @@ USUAL_FIRST: tuple[str, ...] = (
 """All conditions as text, in the order in which a look-up prefers them: those of a plain `tune` come first."""
 
 
+def rank(conditions: str) -> int:
+    """Place of conditions in USUAL_FIRST; unknown ones come last."""
+    return USUAL_FIRST.index(conditions) if conditions in USUAL_FIRST else len(USUAL_FIRST)
+
+
 @functools.lru_cache(maxsize=256)
 def conditions_key(policy: str) -> str:
     """Conditions of `Timing.policy` as a winner's key: one of USUAL_FIRST."""

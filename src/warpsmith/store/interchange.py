@@ -15,7 +15,9 @@ from warpsmith.store.rows import Contents, Row, Unreadable
 from warpsmith.store.store import Store
 
 FORMAT = "warpsmith-store"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+BEFORE_PINS = 3
+"""Version of files without a winner of a pinned search."""
 BEFORE_CEILINGS = 2
 """Version of files without ceilings."""
 BEFORE_RUNNERS_UP = 1
@@ -32,11 +34,10 @@ def export_lines(store: Store) -> Iterator[str]:
     """
     contents = contents_of(store)
     specs = {row["key"]: row for row in (*contents.problems, *contents.devices)}
-    version = BEFORE_CEILINGS if contents.runners_up else BEFORE_RUNNERS_UP
     yield json.dumps(
         {
             "format": FORMAT,
-            "version": FORMAT_VERSION if contents.ceilings else version,
+            "version": _oldest_version(contents),
             "trials": len(contents.trials),
             "winners": len(contents.winners),
             **({"runners_up": len(contents.runners_up)} if contents.runners_up else {}),
@@ -48,7 +49,8 @@ def export_lines(store: Store) -> Iterator[str]:
             yield _line(_trial_line(row, specs))
         for kind, listed in (("winner", contents.winners), ("runner-up", contents.runners_up)):
             for row in listed:
-                yield _line({"kind": kind, **_object(row["spec"])})
+                pins = {"pins": row["pins"]} if row.get("pins") else {}
+                yield _line({"kind": kind, **pins, **_object(row["spec"])})
         for row in contents.ceilings:
             yield _line(_ceilings_line(row, specs))
     except Unreadable as error:
@@ -57,6 +59,15 @@ def export_lines(store: Store) -> Iterator[str]:
             f"{store.location}: a row of {of!r} cannot be exported: {error}; "
             f"`warpsmith db check --store {store.location}` lists all such rows"
         ) from None
+
+
+def _oldest_version(contents: Contents) -> int:
+    """The oldest version of the format that can hold the contents, so that older versions can read the file."""
+    if any(row.get("pins") for row in contents.runners_up):
+        return FORMAT_VERSION
+    if contents.ceilings:
+        return BEFORE_PINS
+    return BEFORE_CEILINGS if contents.runners_up else BEFORE_RUNNERS_UP
 
 
 def _line(entry: dict[str, Any]) -> str:
@@ -152,8 +163,11 @@ class _Reader:
             case "winner" | "runner-up" as kind:
                 record = rows.checked_record(entry)
                 self._add_subject(rows.problem_row(record.problem), rows.device_row(record.device))
-                of_kind = self._winners if kind == "winner" else self._runners_up
-                of_kind.append(rows.winner_row(record))
+                row = rows.winner_row(record)
+                if kind == "winner":
+                    self._winners.append(row)
+                else:
+                    self._runners_up.append({**row, "pins": rows.plain(str(entry.get("pins", "")))})
             case "ceilings":
                 self._add_ceilings(entry)
             case kind:
@@ -214,7 +228,7 @@ def _object(line: str) -> dict[str, Any]:
 def _checked_header(entry: dict[str, Any]) -> dict[str, Any]:
     if entry.get("format") != FORMAT:
         raise Unreadable(f"the first line must say format {FORMAT!r}, as `warpsmith db export` writes it")
-    if entry.get("version") not in (BEFORE_RUNNERS_UP, BEFORE_CEILINGS, FORMAT_VERSION):
+    if entry.get("version") not in range(BEFORE_RUNNERS_UP, FORMAT_VERSION + 1):
         raise Unreadable(
             f"format version {entry.get('version')!r}, but this warpsmith reads {FORMAT_VERSION}: upgrade warpsmith"
         )

@@ -4,7 +4,7 @@ tables.
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """Number of revisions in `migrations/versions`. Revision N is named N in four digits."""
 
 VERSION_TABLE = "warpsmith_version"
@@ -19,8 +19,10 @@ CEILINGS_TABLE = "warpsmith_ceilings"
 WINNER_IDENTITY = ("problem_key", "device_key", "conditions")
 """Columns that identify a winner. Times under different conditions cannot be compared, so each has its own winner."""
 
-RUNNER_UP_IDENTITY = (*WINNER_IDENTITY, "family")
-"""Columns that identify a runner-up."""
+RUNNER_UP_IDENTITY = (*WINNER_IDENTITY, "family", "pins")
+"""Columns that identify a runner-up. `pins` is empty for the fastest kernel of a family, and else `Pins.key()` of the
+search whose winner the row is.
+"""
 
 WINNER_COLUMNS = (
     *("problem_key", "device_key", "family", "config", "fingerprint", "compiler"),
@@ -42,6 +44,9 @@ REKEYED_SINCE = 6
 
 CEILINGS_SINCE = 7
 """First schema with the devices' measured ceilings."""
+
+PINS_SINCE = 8
+"""First schema with winners of pinned searches."""
 
 CEILINGS_COLUMNS = ("created_at", "driver", "compiler", "spec")
 """Columns of ceilings beside the device's key."""

@@ -16,7 +16,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 from warpsmith.store import optuna_tables, rows, sqlite
 from warpsmith.store.contents import EVERYTHING, SUBJECT, Scope
-from warpsmith.store.layout import RUNNER_UP_IDENTITY, RUNNERS_UP_SINCE, SCHEMA_VERSION, WINNER_IDENTITY
+from warpsmith.store.layout import PINS_SINCE, RUNNER_UP_IDENTITY, RUNNERS_UP_SINCE, SCHEMA_VERSION, WINNER_IDENTITY
 from warpsmith.store.poison import LISTED_BY, is_listed_row
 from warpsmith.store.record import POISONOUS
 from warpsmith.store.rows import Row, Unreadable
@@ -170,7 +170,8 @@ def _plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
     identity = ("conditions",) if schema >= 3 else ()
     won = _listed(connection, winners, (*PROGRAM, *identity), scope)
     listed = _listed(connection, poisoned, (*POISON_IDENTITY, *LISTED_BY), scope) if schema >= 2 else ()
-    beaten = _listed(connection, runners_up, (*PROGRAM, "conditions"), scope) if schema >= RUNNERS_UP_SINCE else ()
+    beside = (*PROGRAM, "conditions", *(("pins",) if schema >= PINS_SINCE else ()))
+    beaten = _listed(connection, runners_up, beside, scope) if schema >= RUNNERS_UP_SINCE else ()
     if unwanted.everything:
         all_runs = _listed(connection, runs, ("id",), scope) if schema >= 2 else ()
         of_studies = _of_studies(connection, tried, {row["id"] for row in tried})

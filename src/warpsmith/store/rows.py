@@ -15,7 +15,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
-from warpsmith.store.conditions import ANY, UNKNOWN, USUAL_FIRST, conditions_key
+from warpsmith.store.conditions import ANY, UNKNOWN, conditions_key, rank
 from warpsmith.store.record import Failure, FailureKind, Measurement, Record, Trial, trial_from_spec, trial_spec
 
 Parsed = TypeVar("Parsed")
@@ -206,7 +206,7 @@ def winners_in_order(found: Iterable[Row]) -> tuple[Row, ...]:
 
 def _usual_first(row: Row) -> int:
     """Rank of a winner among those of its problem and device."""
-    return USUAL_FIRST.index(row["conditions"]) if row["conditions"] in USUAL_FIRST else len(USUAL_FIRST)
+    return rank(row["conditions"])
 
 
 def readable(parse: Callable[[Row], Parsed], found: Iterable[Row]) -> tuple[Parsed, ...]:
@@ -216,6 +216,11 @@ def readable(parse: Callable[[Row], Parsed], found: Iterable[Row]) -> tuple[Pars
         with contextlib.suppress(Unreadable):
             parsed.append(parse(row))
     return tuple(parsed)
+
+
+def of_pins(found: Iterable[Row], *, pinned: bool) -> tuple[Row, ...]:
+    """Winners of pinned searches among the rows of a table of runners-up of any schema, or the runners-up."""
+    return tuple(row for row in found if bool(row.get("pins")) is pinned)
 
 
 def in_order(unordered: Iterable[Row], *names: str) -> tuple[Row, ...]:

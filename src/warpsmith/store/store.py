@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
 from sqlalchemy import ColumnElement, Connection, select, true, update
 
 from warpsmith.generator.device import Device
+from warpsmith.generator.pins import Pins
 from warpsmith.generator.problem import Problem
 from warpsmith.store import poison, rows, tables
 from warpsmith.store.ceilings import StoredCeilings, ceilings_of, ceilings_row
@@ -18,7 +19,7 @@ from warpsmith.store.opening import open_location
 from warpsmith.store.poison import PoisonList
 from warpsmith.store.record import Failure, FamilyTime, Record, Trial
 from warpsmith.store.rows import Row
-from warpsmith.store.tables import add_subject, matches, of_operation, of_subject, trials, winners
+from warpsmith.store.tables import add_subject, matches, of_keys, of_operation, of_subject, trials, winners
 from warpsmith.store.trials import found_trials, keep
 from warpsmith.store.tuners import Runs, Tuners, end_claims
 from warpsmith.store.winners import crown, family_times, found_runners_up, found_winners, keep_runner_up
@@ -124,8 +125,16 @@ class Store:
 
         Raises ValueError for a record whose trial is a failure.
         """
-        added = [(record, rows.winner_row(record)) for record in records]
+        self._put_beside([(record, rows.winner_row(record)) for record in records])
 
+    def put_pinned_winner(self, record: Record, pins: Pins) -> None:
+        """Makes `record` the winner of a search with `pins`, for its family, replacing any other.
+
+        Raises ValueError for a record whose trial is a failure.
+        """
+        self._put_beside([(record, {**rows.winner_row(record), "pins": rows.plain(pins.key())})])
+
+    def _put_beside(self, added: Sequence[tuple[Record, Row]]) -> None:
         def work(connection: Connection) -> None:
             for record, row in added:
                 add_subject(connection, record.problem, record.device)
@@ -162,12 +171,15 @@ class Store:
 
     def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
         """Fastest candidate of each family except the winner's, for each conditions, in the order of USUAL_FIRST."""
-        beaten = tables.runners_up
-        return self._runners_up((beaten.c.problem_key == problem_key) & (beaten.c.device_key == device_key))
+        return self._beside(of_keys(tables.runners_up, problem_key, device_key), pinned=False)
+
+    def pinned_winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
+        """Winners of pinned searches, for each conditions, in the order of USUAL_FIRST."""
+        return self._beside(of_keys(tables.runners_up, problem_key, device_key), pinned=True)
 
     def beaten(self, family: str) -> tuple[Record, ...]:
         """All runners-up of a family, by problem key, then device key."""
-        return self._runners_up(tables.runners_up.c.family == family)
+        return self._beside(tables.runners_up.c.family == family, pinned=False)
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
         """Times of all runners-up of an operation, in no order."""
@@ -207,10 +219,10 @@ class Store:
         kept = self.database.read(lambda connection: found_winners(connection, self.database.schema, where))
         return rows.readable(rows.record_of, kept)
 
-    def _runners_up(self, where: ColumnElement[bool]) -> tuple[Record, ...]:
+    def _beside(self, where: ColumnElement[bool], *, pinned: bool) -> tuple[Record, ...]:
         number = self.database.schema
         kept = self.database.read(lambda connection: found_runners_up(connection, number, where))
-        return rows.readable(rows.record_of, kept)
+        return rows.readable(rows.record_of, rows.of_pins(kept, pinned=pinned))
 
     def _trials(self, where: ColumnElement[bool]) -> tuple[Row, ...]:
         return self.database.read(lambda connection: found_trials(connection, self.database.schema, where))

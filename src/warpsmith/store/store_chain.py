@@ -99,6 +99,10 @@ class StoreChain(Generic[Opened_co]):
         """Runners-up of `Problem.key()` on `Device.key()`, store by store, each in the order of `Store.runners_up`."""
         return self._all(lambda store: store.runners_up(problem_key, device_key))
 
+    def pinned_winners(self, problem_key: str, device_key: str) -> Iterator[Record]:
+        """Winners of pinned searches, store by store, each in the order of `Store.pinned_winners`."""
+        return self._all(lambda store: store.pinned_winners(problem_key, device_key))
+
     def beaten(self, family: str) -> tuple[Record, ...]:
         """All runners-up of a family, store by store."""
         return tuple(self._all(lambda store: store.beaten(family)))

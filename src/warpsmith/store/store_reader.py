@@ -19,6 +19,7 @@ from warpsmith.store.layout import (
     CEILINGS_COLUMNS,
     CEILINGS_SINCE,
     CEILINGS_TABLE,
+    PINS_SINCE,
     POISONED_COLUMNS,
     POISONED_SINCE,
     POISONED_TABLE,
@@ -53,6 +54,9 @@ class Winners(Protocol):
 
     def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
         """Fastest candidate of each family except the winner's, for each conditions, in the order of USUAL_FIRST."""
+
+    def pinned_winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
+        """Winners of pinned searches, for each conditions, in the order of USUAL_FIRST."""
 
     def beaten(self, family: str) -> tuple[Record, ...]:
         """All runners-up of a family, by problem key, then device key."""
@@ -119,10 +123,13 @@ class StoreReader:
         return rows.readable(rows.record_of, rows.winners_in_order(found))
 
     def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        return self._runners_up("problem_key = ? AND device_key = ?", (problem_key, device_key))
+        return self._beside("problem_key = ? AND device_key = ?", (problem_key, device_key), pinned=False)
+
+    def pinned_winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
+        return self._beside("problem_key = ? AND device_key = ?", (problem_key, device_key), pinned=True)
 
     def beaten(self, family: str) -> tuple[Record, ...]:
-        return self._runners_up("family = ?", (family,))
+        return self._beside("family = ?", (family,), pinned=False)
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
         return self._kept(StoreReader._family_times, operation)
@@ -135,6 +142,8 @@ class StoreReader:
             f"WHERE problem_key IN (SELECT key FROM {PROBLEMS_TABLE} WHERE operation = ?)"
         )
         with sqlite.reading(self._path, self._access, self._wait_s) as connection:
+            if sqlite.schema_number(connection, self.location) >= PINS_SINCE:
+                query += " AND pins = ''"
             return FamilyTime.readable(connection.execute(query, (operation,)))
 
     def poisoned(self, device: Device) -> dict[str, Failure]:
@@ -168,11 +177,12 @@ class StoreReader:
         answer: Answer = _read(query, (self._path, self._access, self._schema, self._wait_s), asked, state)
         return answer
 
-    def _runners_up(self, where: str, values: tuple[str, ...]) -> tuple[Record, ...]:
+    def _beside(self, where: str, values: tuple[str, ...], *, pinned: bool) -> tuple[Record, ...]:
         if self._is_without_runners_up():
             return ()
-        found = rows.in_order(self._found(f"SELECT * FROM {RUNNERS_UP_TABLE} WHERE {where}", values), "family")
-        return rows.readable(rows.record_of, rows.winners_in_order(found))
+        found = self._found(f"SELECT * FROM {RUNNERS_UP_TABLE} WHERE {where}", values)
+        listed = rows.in_order(rows.of_pins(found, pinned=pinned), "family")
+        return rows.readable(rows.record_of, rows.winners_in_order(listed))
 
     def _is_without_runners_up(self) -> bool:
         """True if the file's schema has no table of runners-up. A writer may upgrade it meanwhile, so an old schema is

@@ -135,6 +135,7 @@ runners_up = Table(
     Column("device_key", Text, ForeignKey("warpsmith_devices.key"), primary_key=True),
     Column("conditions", Text, primary_key=True),
     Column("family", Text, primary_key=True),
+    Column("pins", Text, primary_key=True, server_default=""),
     Column("config", Text, nullable=False),
     Column("fingerprint", Text, nullable=False),
     Column("compiler", Text, nullable=False),
@@ -144,7 +145,7 @@ runners_up = Table(
     Column("created_at", Text, nullable=False),
     Column("spec", Text, nullable=False),
 )
-"""The fastest candidate of each family that the winner beat; see `winners`."""
+"""The fastest candidate of each family that the winner beat, and winners of pinned searches; see `winners`."""
 
 POISON_IDENTITY = ("device_key", "fingerprint")
 
@@ -214,7 +215,12 @@ def of_operation(table: Table, operation: str) -> ColumnElement[bool]:
 
 def of_subject(table: Table, problem: Problem, device: Device) -> ColumnElement[bool]:
     """Condition on a row of `table`: it belongs to the problem on the device."""
-    return and_(table.c.problem_key == problem.key(), table.c.device_key == device.key())
+    return of_keys(table, problem.key(), device.key())
+
+
+def of_keys(table: Table, problem_key: str, device_key: str) -> ColumnElement[bool]:
+    """`of_subject` for the keys of the problem and the device."""
+    return and_(table.c.problem_key == problem_key, table.c.device_key == device_key)
 
 
 def matches(table: Table, row: Row, names: Sequence[str]) -> ColumnElement[bool]:

@@ -4,17 +4,22 @@ For each problem, device and conditions, every family except the winner's has a 
 winner: a whole record. So code that reads, checks, merges and exports winners handles these too. They have a table of
 their own, so that a look-up of winners reads no additional rows. The winner's own family has no row, so nothing is
 stored twice. An older store, which lacks the table, has no runners-up.
+
+The table holds the winners of pinned searches too, with the text of their pins. They answer only questions with pins.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, delete, select
+from sqlalchemy import ColumnElement, Connection, delete, select, true
 
 from warpsmith.store import rows
-from warpsmith.store.layout import RUNNER_UP_IDENTITY, RUNNERS_UP_SINCE, WINNER_IDENTITY
+from warpsmith.store.layout import PINS_SINCE, RUNNER_UP_IDENTITY, RUNNERS_UP_SINCE, WINNER_IDENTITY
 from warpsmith.store.record import FamilyTime
 from warpsmith.store.rows import Row
 from warpsmith.store.tables import found, matches, of_operation, replace, runners_up, winners
+
+NO_PINS = ""
+"""Value of the column `pins` of a runner-up."""
 
 
 def found_winners(connection: Connection, schema: int, *where: ColumnElement[bool]) -> tuple[Row, ...]:
@@ -24,10 +29,14 @@ def found_winners(connection: Connection, schema: int, *where: ColumnElement[boo
 
 
 def found_runners_up(connection: Connection, schema: int, *where: ColumnElement[bool]) -> tuple[Row, ...]:
-    """Runners-up of a store of that schema, by problem and device, and then with the preferred conditions first."""
+    """Runners-up and winners of pinned searches, of a store of that schema, as rows of the current one: by problem and
+    device, and then with the preferred conditions first.
+    """
     if schema < RUNNERS_UP_SINCE:
         return ()
-    return rows.winners_in_order(rows.in_order(found(connection, select(runners_up).where(*where)), "family"))
+    kept = [column for column in runners_up.c if schema >= PINS_SINCE or column.name != "pins"]
+    listed = [{"pins": NO_PINS, **row} for row in found(connection, select(*kept).where(*where))]
+    return rows.winners_in_order(rows.in_order(listed, "family", "pins"))
 
 
 def family_times(connection: Connection, schema: int, operation: str) -> tuple[FamilyTime, ...]:
@@ -35,31 +44,38 @@ def family_times(connection: Connection, schema: int, operation: str) -> tuple[F
     if schema < RUNNERS_UP_SINCE:
         return ()
     columns = (runners_up.c[name] for name in FamilyTime._fields)
-    return FamilyTime.readable(connection.execute(select(*columns).where(of_operation(runners_up, operation))))
+    unpinned = runners_up.c.pins == NO_PINS if schema >= PINS_SINCE else true()
+    mine = select(*columns).where(of_operation(runners_up, operation), unpinned)
+    return FamilyTime.readable(connection.execute(mine))
 
 
 def crown(connection: Connection, row: Row) -> None:
     """Makes a row the winner. A previous winner of another family becomes that family's runner-up."""
     for before in found(connection, select(winners).where(matches(winners, row, WINNER_IDENTITY))):
         if before["family"] != row["family"]:
-            replace(connection, runners_up, before, RUNNER_UP_IDENTITY)
+            replace(connection, runners_up, {**before, "pins": NO_PINS}, RUNNER_UP_IDENTITY)
     replace(connection, winners, row, WINNER_IDENTITY)
-    connection.execute(delete(runners_up).where(matches(runners_up, row, RUNNER_UP_IDENTITY)))
+    connection.execute(delete(runners_up).where(matches(runners_up, {**row, "pins": NO_PINS}, RUNNER_UP_IDENTITY)))
 
 
 def keep_runner_up(connection: Connection, row: Row) -> None:
-    """Makes a row its family's runner-up, replacing any other. Does nothing if the winner is of that family."""
-    if not _is_of_the_winners_family(connection, row):
+    """Makes a row its family's runner-up, or the winner of its pins, replacing any other.
+
+    Does nothing for a runner-up of the winner's family.
+    """
+    row = {"pins": NO_PINS, **row}
+    if row["pins"] != NO_PINS or not _is_of_the_winners_family(connection, row):
         replace(connection, runners_up, row, RUNNER_UP_IDENTITY)
 
 
 def compete(connection: Connection, row: Row) -> bool:
-    """Stores another store's row if this store has no runner-up of the family or a slower one. Returns True if it
-    did.
+    """Stores another store's row if this store has no runner-up of the family, or winner of the pins, or a slower one.
+    Returns True if it did.
     """
+    row = {"pins": NO_PINS, **row}
     same = matches(runners_up, row, RUNNER_UP_IDENTITY)
     own_ns = connection.scalar(select(runners_up.c.median_ns).where(same))
-    if _is_of_the_winners_family(connection, row) or stays(own_ns, row):
+    if (row["pins"] == NO_PINS and _is_of_the_winners_family(connection, row)) or stays(own_ns, row):
         return False
     replace(connection, runners_up, row, RUNNER_UP_IDENTITY)
     return True

@@ -24,6 +24,7 @@ from warpsmith.generator.gate import Gate
 from warpsmith.generator.pipeline import Pipeline, Stage
 from warpsmith.generator.ranking import likeliest_pipeline
 from warpsmith.generator.registry import OPERATIONS, family_named
+from warpsmith.generator.selection import Selection
 from warpsmith.plans.conv2d.training_step import Choice, ChosenBy, too_little
 from warpsmith.plans.lookup import exact, find
 from warpsmith.plans.match import Match, MatchKind
@@ -197,4 +198,4 @@ def _answer(
     if not eligible:
         return None
     likeliest = likeliest_pipeline(eligible, problem, device)
-    return find(problem, device, stores, likeliest.name), likeliest
+    return find(problem, device, stores, Selection(likeliest.name)), likeliest

@@ -1,0 +1,201 @@
+"""Draws every published figure and writes every published table from raw results, without a GPU.
+
+    usage: python benchmarks/figures.py [--check]
+           python benchmarks/figures.py --pack RESULTS.jsonl NAME
+
+`benchmarks/results/NAME.jsonl.gz` holds the rows of a script, one measured point a line after a line with the device,
+its software and the command that measured them. This script draws docs/images/*.svg from them, and replaces the tables
+between `<!-- table NAME -->` and `<!-- end of table -->` in the pages of docs/. `--check` writes nothing and exits with
+1 if a table would change. `--pack` compresses new rows into the folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gzip
+import json
+import re
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from conv2d_bench import lines, tables
+from conv2d_bench.lines import Row
+
+from warpsmith.cli.output import table
+
+ROOT = Path(__file__).parents[1]
+RESULTS, DOCS, IMAGES = ROOT / "benchmarks/results", ROOT / "docs", ROOT / "docs/images"
+MARK = re.compile(r"(<!-- table (?P<name>[\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+KIND_TITLES = {"r2c": "real to complex", "c2r": "complex to real", "ifft": "complex to complex, inverse"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Publication:
+    """Tables and pictures of one file of results."""
+
+    results: str
+    """Name of the file in RESULTS, without its ending."""
+    tables: Mapping[str, Callable[[Sequence[Row]], str]]
+    """Functions that make the Markdown of each table, by the name in its marks."""
+    pictures: Mapping[str, Callable[[Sequence[Row], Path], None]] = dataclasses.field(default_factory=dict)
+    """Functions that draw each picture of IMAGES, by its file name."""
+
+    @property
+    def path(self) -> Path:
+        return RESULTS / f"{self.results}.jsonl.gz"
+
+    def rows(self) -> list[Row]:
+        """The rows of the file: the runs, and the last row of each point."""
+        with gzip.open(self.path, "rt", encoding="utf-8") as file:
+            listed = [json.loads(line) for line in file]
+        runs = [row for row in listed if "run" in row]
+        return [*runs, *{row["key"]: row for row in listed if "key" in row}.values()]
+
+
+def measured_by(rows: Sequence[Row]) -> str:
+    """Line that names the devices, their software and the commands of the runs of some rows."""
+    runs = [row["run"] for row in rows if "run" in row]
+    return "\n".join(dict.fromkeys(map(_measured_by, runs)))
+
+
+def _measured_by(run: Mapping[str, Any]) -> str:
+    facts = (f"{name} {run[name]}" for name in ("driver", "cufft", "commit") if run.get(name))
+    day = str(run.get("created", ""))[:10]
+    return f"{', '.join(filter(None, (run['device'], *facts, day)))}: `{run['command']}`"
+
+
+def speed_ups(rows: Sequence[Row], figure: int, kind: str) -> dict[tuple[int, ...], dict[int, float]]:
+    """Speed-up over cuFFT by size and batch, of one kind of transforms of figure 7 or 8."""
+    found: dict[tuple[int, ...], dict[int, float]] = {}
+    for row in rows:
+        if row.get("figure") == figure and row["kind"] == kind:
+            found.setdefault(tuple(row["size"]), {})[row["batch"]] = row["cufft_ns"] / row["ours_ns"]
+    return found
+
+
+def batches_table(figure: int) -> Callable[[Sequence[Row]], str]:
+    """Table of figure 7 or 8: for each kind, speed-ups by size and batch, and their geometric mean."""
+
+    def written(rows: Sequence[Row]) -> str:
+        parts = [measured_by(rows)]
+        for kind, title in KIND_TITLES.items():
+            if not (found := speed_ups(rows, figure, kind)):
+                continue
+            batches = sorted({batch for each in found.values() for batch in each})
+            every = [ratio for each in found.values() for ratio in each.values()]
+            mean = statistics.geometric_mean(every)
+            parts.append(f"{title}: geometric mean {mean:.2f}, least {min(every):.2f}, largest {max(every):.2f}")
+            cells = (
+                ("x".join(map(str, size)), *(f"{each[batch]:.2f}" if batch in each else "" for batch in batches))
+                for size, each in found.items()
+            )
+            parts.append(table(("points", *map(str, batches)), cells))
+        return "\n\n".join(parts)
+
+    return written
+
+
+def draw_batches(figure: int) -> Callable[[Sequence[Row], Path], None]:
+    """Picture of figure 7 or 8: speed-up against the batch, a panel for each kind and a line for each size."""
+
+    def draw(rows: Sequence[Row], path: Path) -> None:
+        pyplot = plotter()
+        kinds = [kind for kind in KIND_TITLES if speed_ups(rows, figure, kind)]
+        canvas, axes = pyplot.subplots(1, len(kinds), figsize=(4.5 * len(kinds), 4.5), sharey=True, squeeze=False)
+        for panel, kind in zip(axes[0], kinds, strict=True):
+            for size, each in speed_ups(rows, figure, kind).items():
+                panel.plot(list(each), list(each.values()), marker="o", label="x".join(map(str, size)))
+            panel.axhline(1, color="black", linewidth=0.8)
+            panel.set(xscale="log", xlabel="batch", ylim=(0, None), title=KIND_TITLES[kind])
+        axes[0][0].set_ylabel("speed-up over cuFFT")
+        axes[0][-1].legend(title="points")
+        save(canvas, path)
+
+    return draw
+
+
+def small_filters_table(rows: Sequence[Row]) -> str:
+    """Table of section 5.4: our transforms in place of cuFFT's, beside the paper's figures."""
+    measured = [row for row in rows if "key" in row and lines.is_measured(row)]
+    by_size = tables.grouped(measured, lambda row: int(row["y"]) + int(row["k"]) - 1)
+    sizes = [(f"{size}x{size}", *tables.summary(tables.pipelines(own))) for size, own in sorted(by_size.items())]
+    whole = tables.small_filters(measured)
+    return "\n\n".join([measured_by(rows), whole, table(("image", *tables.SUMMARY), sizes)])
+
+
+PUBLICATIONS = (
+    Publication(
+        "fft-batches",
+        {"fft-figure7": batches_table(7), "fft-figure8": batches_table(8)},
+        {"fft-figure7.svg": draw_batches(7), "fft-figure8.svg": draw_batches(8)},
+    ),
+    Publication("conv2d-small", {"conv2d-small": small_filters_table}),
+)
+
+
+def plotter() -> Any:
+    """Matplotlib's pyplot, which writes the same bytes for the same drawing."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "warpsmith"
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def save(canvas: Any, path: Path) -> None:
+    canvas.savefig(path, metadata={"Date": None}, bbox_inches="tight")
+    plotter().close(canvas)
+
+
+def written_tables() -> dict[str, str]:
+    """Markdown of every published table, by its name."""
+    found: dict[str, str] = {}
+    for each in PUBLICATIONS:
+        rows = each.rows()
+        found |= {name: written(rows) for name, written in each.tables.items()}
+    return found
+
+
+def pages() -> Iterator[tuple[Path, str, str]]:
+    """Yields each page with a published table: its path, its text, and the text with today's tables."""
+    found = written_tables()
+    for path in sorted(DOCS.rglob("*.md")):
+        text = path.read_text()
+        yield path, text, MARK.sub(lambda mark: f"{mark[1]}{found[mark['name']]}\n{mark[3]}", text)
+
+
+def pack(source: Path, name: str) -> None:
+    """Compresses rows into RESULTS: the same bytes for the same rows."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.jsonl.gz").write_bytes(gzip.compress(source.read_bytes(), mtime=0))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--pack", nargs=2, metavar=("RESULTS.jsonl", "NAME"))
+    given = parser.parse_args()
+    if given.pack:
+        pack(Path(given.pack[0]), given.pack[1])
+    changed = [(path, text) for path, before, text in pages() if text != before]
+    if given.check:
+        for path, _ in changed:
+            print(f"{path.relative_to(ROOT)}: a table differs from its results", file=sys.stderr)
+        return 1 if changed else 0
+    for path, text in changed:
+        path.write_text(text)
+    for each in PUBLICATIONS:
+        rows = each.rows()
+        for name, draw in each.pictures.items():
+            draw(rows, IMAGES / name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
