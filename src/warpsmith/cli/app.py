@@ -23,7 +23,7 @@ COMMANDS = {
     "tune": "Search for the fastest correct kernel and store it.",
     "query": "Show the stored answer for a problem; exit 3 where there is none.",
     "export": "Write tuned kernels as a bundle.",
-    "bench": "Compare stored winners with the other libraries that are installed, in one run.",
+    "bench": "Compare stored winners with the other libraries that are installed, in one run; measure memories.",
     "verify": "Verify a stored kernel against a float64 reference; exit 1 if its result is wrong.",
     "explain": "Show how the kernel for a problem is found and which configurations were tried.",
     "report": "Print every stored winner: its time and conditions, share of copy speed, the fastest peer timed as it "
