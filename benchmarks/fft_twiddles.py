@@ -11,7 +11,7 @@ are verified. The fastest of each family and value then take turns, in CUDA grap
 bytes.
 
 `gain` is how much longer a family's fastest config with computed factors takes than its fastest one that loads some.
-`fill` is as many transforms as have signals of 256 MiB (on the host 4 MiB).
+`fill` is as many transforms as have signals of 256 MiB (on the host 4 MiB). Small batches stay in L2.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from warpsmith.generator.fft.text import Twiddles
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import look_up
 from warpsmith.plans.match import Match
+from warpsmith.store.conditions import Cached
 from warpsmith.store.record import COPY, Failure, Timing
 from warpsmith.tuner.evaluate.evaluator import Evaluator, Workshop
 from warpsmith.tuner.evaluate.outcomes import Contender
@@ -50,7 +51,7 @@ PAPER_PERCENT = {16: 15.0, 32: 20.0}
 PARAMETER = "twiddles"
 AHEAD, NEAR = 4, 1.1
 """Configs that are compiled at once, and the largest ratio to the fastest time at which neighbours are tried."""
-HEADER = ("kind", "n", "batch", "family", *(f"{each} us" for each in Twiddles), "copy us", "gain", "fbfft")
+HEADER = ("kind", "n", "batch", "L2", "family", *(f"{each} us" for each in Twiddles), "copy us", "gain", "fbfft")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,8 +191,15 @@ def cells(row: Row) -> tuple[str, ...]:
         for found in (row.fastest.get(each) for each in Twiddles)
     )
     percents = ("-" if each is None else f"{each:+.1f}%" for each in (row.gain_percent, row.paper_percent))
-    what = (str(row.problem.kind), "x".join(map(str, row.problem.size)), str(row.problem.batch), row.family)
-    return (*what, *times, f"{row.copy.median_ns / 1e3:.2f}", *percents)
+    what = (str(row.problem.kind), "x".join(map(str, row.problem.size)), str(row.problem.batch))
+    return (
+        *what,
+        "cold" if Cached.COLD in row.copy.policy else "warm",
+        row.family,
+        *times,
+        f"{row.copy.median_ns / 1e3:.2f}",
+        *percents,
+    )
 
 
 def document(row: Row) -> dict[str, Any]:
@@ -225,7 +233,8 @@ def main(arguments: list[str] | None = None) -> None:
                 line = json.dumps(document(row)) if options.json else " ".join(cells(row))
                 print(line, file=sys.stdout if options.json else sys.stderr, flush=True)
     if not options.json:
-        print(f"{device.device().name}; {rows[0].copy.policy if rows else 'nothing was timed'}\n")
+        conditions = dict.fromkeys(each.copy.policy.split(", ", 2)[2] for each in rows)
+        print(f"{device.device().name}; medians, {' or '.join(conditions)}\n")
         print_table(HEADER, map(cells, rows))
 
 
