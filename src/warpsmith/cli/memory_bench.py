@@ -31,7 +31,7 @@ PAPER_HEADER = ("C2050", "GTX 680")
 def bench_memory(device: DeviceOption = "auto", json: JsonOption = False) -> int:
     """Measure a GPU's memories: global by width and stride, L2, L1, textures, shared, constant, registers.
 
-    Rows are those of table 2 of Iandola et al. 2013, and what its section 2.2 says beside them. It takes seconds and stores nothing.
+    Rows are those of table 2 of Iandola et al. 2013, and what its section 2.2 says beside them. Nothing is stored.
     """
     measured = measure_memory(DeviceRef.parse(device))
     if json:
