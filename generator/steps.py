@@ -34,9 +34,9 @@ class ByValue:
 class Texture:
     """A kernel argument: the 64-bit handle of a texture object over an operand's memory.
 
-    A texel has one channel of `dtype`; float16 is read as float, other types as they are. There is no filtering, and
-    coordinates are in texels and clamped. `width` is in texels, `pitch` in bytes from row to row. `height` is the
-    number of rows for `tex2D`, or 0 for one line of `width` texels for `tex1Dfetch`.
+    A texel has one, two or four `channels` of `dtype`; float16 is read as float, other types as they are. There is no
+    filtering, and coordinates are in texels and clamped. `width` is in texels, `pitch` in bytes from row to row.
+    `height` is the number of rows for `tex2D`, or 0 for one line of `width` texels for `tex1Dfetch`.
     """
 
     buffer: str
@@ -44,6 +44,7 @@ class Texture:
     width: int
     height: int = 0
     pitch: int = 0
+    channels: int = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -253,7 +254,10 @@ def _argument_spec(argument: Argument) -> dict[str, Any]:
         case Transformed(operand, matrix):
             return {"transformed": operand, "matrix": [list(row) for row in matrix]}
         case Texture(dtype=dtype):
-            return {"texture": {**dataclasses.asdict(argument), "dtype": str(dtype)}}
+            fields = {**dataclasses.asdict(argument), "dtype": str(dtype)}
+            if argument.channels == 1:
+                del fields["channels"]
+            return {"texture": fields}
         case TensorMap(dtype=dtype):
             return {"tensor_map": {**dataclasses.asdict(argument), "dtype": str(dtype)}}
 

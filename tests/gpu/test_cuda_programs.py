@@ -39,6 +39,9 @@ extern "C" __global__ void rows_of_bytes(cudaTextureObject_t image, float* out) 
 extern "C" __global__ void line_of_floats(cudaTextureObject_t image, float* out) {
     out[threadIdx.x] = tex1Dfetch<float>(image, threadIdx.x);
 }
+extern "C" __global__ void line_of_four_floats(cudaTextureObject_t image, float* out) {
+    out[threadIdx.x] = tex1Dfetch<float4>(image, threadIdx.x).w;
+}
 extern "C" __global__ void line_of_bytes(cudaTextureObject_t image, float* out) {
     out[threadIdx.x] = tex1Dfetch<unsigned char>(image, threadIdx.x);
 }
@@ -144,6 +147,15 @@ def test_a_texture_of_one_line_is_fetched_by_index(module: Module, memory: Memor
     launch = made_launch(Texture("image", dtype, 96), Pointer("out"), entry=entry, block=(96, 1, 1))
     module.bind(launch, {"image": memory.of(image), "out": out}, {})(None)
     np.testing.assert_array_equal(memory.read(out, 96), image.astype(np.float32))
+
+
+def test_texels_of_four_channels(module: Module, memory: Memory) -> None:
+    image = drawn(DType.FLOAT32, 96, 4)
+    out = memory.of(np.zeros(96, np.float32))
+    texture = Texture("image", DType.FLOAT32, 96, channels=4)
+    launch = made_launch(texture, Pointer("out"), entry="line_of_four_floats", block=(96, 1, 1))
+    module.bind(launch, {"image": memory.of(image), "out": out}, {})(None)
+    np.testing.assert_array_equal(memory.read(out, 96), image[:, 3])
 
 
 def test_a_texture_that_the_driver_refuses(module: Module, memory: Memory) -> None:

@@ -31,7 +31,7 @@ def test_measures_what_the_device_has(tmp_path: Path) -> None:
         assert store.ceilings(device) == stored
         _, again, _ = probe_device(CUDA, store, again=True)
     first, second = stored.ceilings.spec(), again.ceilings.spec()
-    assert first.keys() - {"clock_mhz"} == {each.ceiling for each in Probe.of(device).kernels}
+    assert first.keys() - {"clock_mhz"} == {each.name for each in Probe.of(device).kernels}
     assert [each.refusal for each in device.figures if each.refusal] == []
     # A compiler that left a kernel's work out would show a rate above the hardware's.
     assert all(each.measured < 1.25 * each.sheet for each in device.figures if each.sheet)

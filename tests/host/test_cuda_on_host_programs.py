@@ -92,6 +92,15 @@ def test_a_texture_of_one_line_is_fetched_by_index(load, dtype):
     np.testing.assert_array_equal(out, np.pad(image.astype(np.float32), (0, 4)))
 
 
+def test_texels_of_four_channels(load):
+    image = drawn(DType.FLOAT32, 96, 4)
+    out = np.zeros(96, np.float32)
+    launch = made_launch(Texture("image", DType.FLOAT32, 96, channels=4), Pointer("out"), block=(96, 1, 1))
+    module = load(program(FETCH_1D.replace("T>", "float4>").replace("threadIdx.x);", "threadIdx.x).w;"), launch))
+    module.bind(launch, {"image": image.ctypes.data, "out": out.ctypes.data}, {})(None)
+    np.testing.assert_array_equal(out, image[:, 3])
+
+
 def test_a_texture_takes_one_argument_of_eight_bytes(load):
     launch = made_launch(Texture("image", DType.FLOAT32, 4), Pointer("out"))
     module = load(program(FETCH_1D.replace("T>", "float>"), launch))

@@ -48,7 +48,7 @@ def test_members_of_every_document(
         "doctor": ("doctor",),
         "tune --from": ("tune", "--from", "list.json", "--device", "host", "--time-limit", "1"),
     }
-    on_a_gpu = {"probe"}  # tests/unit/test_probe.py
+    on_a_gpu = {"probe", "bench memory"}  # tests/unit/test_probe.py, test_memory_probe.py
     assert documented.keys() == {*commands, "A record", *on_a_gpu}
     for heading, arguments in commands.items():
         printed = _printed(arguments, capfd)

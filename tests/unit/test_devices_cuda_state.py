@@ -332,6 +332,9 @@ def test_what_the_driver_is_told(dtype: DType, layout: int, flags: int) -> None:
     line = descriptors._resource(0x1200, Texture("image", dtype, 99))
     words = (ctypes.c_uint64 * 4).from_address(line.getPtr())
     assert [words[0] & 0xFFFFFFFF, *words[1:]] == [2, 0x1200, layout | 1 << 32, 99 * dtype.itemsize]
+    line = descriptors._resource(0x1200, Texture("image", dtype, 99, channels=4))
+    words = (ctypes.c_uint64 * 4).from_address(line.getPtr())
+    assert list(words[2:]) == [layout | 4 << 32, 4 * 99 * dtype.itemsize]
     reading = descriptors._reading(Texture("image", dtype, 99))
     # address modes 1 1 1 (clamp), filter 0 (point), flags (CUDA_TEXTURE_DESC)
     assert list((ctypes.c_uint32 * 5).from_address(reading.getPtr())) == [1, 1, 1, 0, flags]

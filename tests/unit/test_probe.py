@@ -45,14 +45,14 @@ THROTTLED = dataclasses.replace(STORED, ceilings=Ceilings(memory_bytes_per_ns=10
 
 class TestKernels:
     def test_are_for_what_the_device_has(self) -> None:
-        names = {name: {each.ceiling for each in Probe.of(device).kernels} for name, device in PRESETS.items()}
+        names = {name: {each.name for each in Probe.of(device).kernels} for name, device in PRESETS.items()}
         assert [name for name, each in names.items() if "wgmma_f16_per_ns" in each] == ["h200"]
         assert [name for name, each in names.items() if "mma_s8_per_ns" not in each] == ["t4"]
         assert len(names["h200"]) == 11
         assert names["h200"] | {"clock_mhz"} == {field.name for field in dataclasses.fields(Ceilings)}
 
     def test_do_the_work_that_is_counted(self) -> None:
-        work = {each.ceiling: each.work for each in Probe.of(H200, loops=8).kernels}
+        work = {each.name: each.work for each in Probe.of(H200, loops=8).kernels}
         threads = 132 * 256
         assert work["shared_bytes_per_ns"] == 8 * threads * 8 * 16
         assert work["multiply_adds_per_ns"] == 4 * threads * 8 * 16
@@ -66,7 +66,7 @@ class TestKernels:
     @pytest.mark.parametrize("device", PRESETS.values(), ids=PRESETS)
     def test_copy_far_more_than_stays_in_l2(self, device: Any) -> None:
         made = Probe.of(device)
-        (copy,) = (each for each in made.kernels if each.ceiling == "memory_bytes_per_ns")
+        (copy,) = (each for each in made.kernels if each.name == "memory_bytes_per_ns")
         assert 0.9 * 16 * device.l2_bytes < copy.work <= made.data_bytes <= device.memory_bytes // 8
         _, target = copy.launch.arguments
         assert 2 * cast(Any, target).offset == copy.work
@@ -151,8 +151,8 @@ class TestMeasuring:
         found = measure(runtime)
         for kernel in Probe.of(A100).kernels:
             took = len(kernel.launch.entry)
-            expected = {"launch_ns": took, "barrier_ns": took / kernel.work}.get(kernel.ceiling, kernel.work / took)
-            assert getattr(found, kernel.ceiling) == pytest.approx(expected), kernel.ceiling
+            expected = {"launch_ns": took, "barrier_ns": took / kernel.work}.get(kernel.name, kernel.work / took)
+            assert getattr(found, kernel.name) == pytest.approx(expected), kernel.name
         assert found.clock_mhz == 1400
         assert found.wgmma_f16_per_ns is None
         assert LAUNCHES > 1

@@ -114,6 +114,7 @@ CHANGED = {
     "texture width": with_texture(width=41),
     "texture height": with_texture(height=31),
     "texture pitch": with_texture(pitch=256),
+    "texture channels": with_texture(channels=2),
     "order of launches": dataclasses.replace(PROGRAM, steps=(GATHER, SPREAD)),
     "number of launches": dataclasses.replace(PROGRAM, steps=(SPREAD,)),
     "workspace size": dataclasses.replace(PROGRAM, workspaces=(Workspace("scratch", 2048),)),

@@ -8,6 +8,7 @@ import statistics
 import time
 import warnings
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,6 +33,7 @@ DEADLINE_S = 60.0
 WARM_UP_S, SAMPLES = 0.5, 15
 """Seconds of arithmetic before the first sample, since an idle GPU's clocks are low; and samples of each kernel."""
 _PATTERN_WORDS = 2**20
+ResultT = TypeVar("ResultT")
 CLOCK = "multiply_adds_per_ns"
 """Ceiling after whose samples the clock is read: float32 arithmetic stays within the power limit of most GPUs."""
 
@@ -62,23 +64,41 @@ def measured(runtime: Runtime, compiler: Compiler, probe: Probe, warm_up_s: floa
 
     Raises CompileError, LaunchError, OutOfMemory or DeviceError.
     """
+    samples = sampled(runtime, compiler, probe, CLOCK, warm_up_s)
+    found = {each.name: each.ceiling_of(samples[each.name].median_ns) for each in probe.kernels}
+    if clock_mhz := samples[CLOCK].clock_mhz:
+        found["clock_mhz"] = clock_mhz
+    return Ceilings(**found)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sampled:
+    """What the samples of one kernel gave."""
+
+    median_ns: float
+    clock_mhz: int | None
+    """SM clock after the last sample; None if it cannot be read."""
+
+
+def sampled(
+    runtime: Runtime, compiler: Compiler, probe: Probe, warm_up: str, warm_up_s: float = WARM_UP_S
+) -> dict[str, Sampled]:
+    """Runs every kernel of a probe, after the kernel `warm_up` has run for a while. The result is by kernel name.
+
+    Raises CompileError, LaunchError, OutOfMemory or DeviceError.
+    """
     module = runtime.load(compiler.compile(probe.program.compilation()))
-    found: dict[str, float] = {}
     allocation = runtime.allocate(probe.data_bytes)
     try:
         _fill(runtime, allocation.address, probe.data_bytes)
-        stopwatches = {each.ceiling: _Stopwatch(runtime, module, each, allocation.address) for each in probe.kernels}
+        stopwatches = {each.name: _Stopwatch(runtime, module, each, allocation.address) for each in probe.kernels}
         end = time.monotonic() + warm_up_s
         while time.monotonic() < end:
-            stopwatches[CLOCK].sample_ns()
-        for name, stopwatch in stopwatches.items():
-            found[name] = stopwatch.kernel.ceiling_of(stopwatch.median_ns())
-            if name == CLOCK and (clock_mhz := runtime.clock_mhz()):
-                found["clock_mhz"] = clock_mhz
+            stopwatches[warm_up].sample_ns()
+        return {name: Sampled(each.median_ns(), runtime.clock_mhz()) for name, each in stopwatches.items()}
     finally:
         runtime.free(allocation)
         module.close()
-    return Ceilings(**found)
 
 
 def _fill(runtime: Runtime, address: int, nbytes: int) -> None:
@@ -136,7 +156,8 @@ def probe_device(ref: DeviceRef, store: Store, *, again: bool = False) -> tuple[
             stored = stores.ceilings(device)
     is_new = stored is None
     if stored is None:
-        stored = _measured_apart(ref)
+        with shared_device(ref) as lock_file:
+            stored = run_apart(MeasureCeilings(ref, lock_file), f"the ceilings of {ref}")
         store.put_ceilings(device, stored)
     return dataclasses.replace(device, ceilings=stored.ceilings), stored, is_new
 
@@ -159,10 +180,13 @@ def probe_before_search(ref: DeviceRef, store: Store) -> None:
         warnings.warn("; ".join(refusals), NotMeasured, stacklevel=2)
 
 
-def _measured_apart(ref: DeviceRef) -> StoredCeilings:
-    """Measures in a worker process, which a broken driver may kill or hang. Raises DeviceError for any failure."""
-    with shared_device(ref) as lock_file, contextlib.closing(Worker()) as worker:
+def run_apart(job: Job[ResultT], what: str) -> ResultT:
+    """Measures in a worker process, which a broken driver may kill or hang.
+
+    Raises DeviceError for any failure; the message begins with `what`, a plural.
+    """
+    with contextlib.closing(Worker()) as worker:
         try:
-            return worker.call(MeasureCeilings(ref, lock_file), DEADLINE_S)
+            return worker.call(job, DEADLINE_S)
         except (WarpsmithError, WorkerDied, DeadlinePassed) as error:
-            raise DeviceError(f"the ceilings of {ref} could not be measured: {one_line(error)}") from None
+            raise DeviceError(f"{what} could not be measured: {one_line(error)}") from None

@@ -23,7 +23,7 @@ COMMANDS = {
     "tune": "Search for the fastest correct kernel and store it.",
     "query": "Show the stored answer for a problem; exit 3 where there is none.",
     "export": "Write tuned kernels as a bundle.",
-    "bench": "Compare stored winners with the other libraries that are installed, in one run.",
+    "bench": "Compare stored winners with the other libraries that are installed, in one run; measure memories.",
     "verify": "Verify a stored kernel against a float64 reference; exit 1 if its result is wrong.",
     "space": "List the parameters of a problem's kernels, their values, the rules between them, and the size.",
     "explain": "Show how the kernel for a problem is found and which configurations were tried.",

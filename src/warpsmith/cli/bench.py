@@ -1,4 +1,4 @@
-"""`warpsmith bench`: stored winners beside the other libraries, in one run, taking turns."""
+"""`warpsmith bench`: stored winners beside the other libraries, in one run, taking turns; and a GPU's memories."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import typer
 
+from warpsmith.cli.memory_bench import bench_memory
 from warpsmith.cli.operations.cgemm_bench import bench_cgemm
 from warpsmith.cli.operations.conv2d_bench import bench_conv2d
 from warpsmith.cli.operations.fft_bench import bench_fft
@@ -31,8 +32,10 @@ needs.
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(
-        help="Compare stored winners with the other libraries that are installed, in one run.", no_args_is_help=True
+        help="Compare stored winners with the other libraries that are installed, in one run; measure memories.",
+        no_args_is_help=True,
     )
     for name, bench in BENCHES.items():
         group.command(name)(bench)
+    group.command("memory")(bench_memory)
     app.add_typer(group, name="bench")

@@ -119,6 +119,7 @@ def _check_argument(argument: Argument, buffers: Mapping[str, int], inputs: set[
         case Texture(buffer):
             _check_among(buffer, buffers)
             _check_whole(argument.width, 1, _MOST)
+            _check_whole(argument.channels, 1, 5)
             for extent in (argument.height, argument.pitch):
                 _check_whole(extent, 0, _MOST)
         case TensorMap(buffer):

@@ -111,8 +111,8 @@ def _resource(address: int, texture: Texture) -> Any:
     else:
         resource.resType = cu.CUresourcetype.CU_RESOURCE_TYPE_LINEAR
         memory = resource.res.linear
-        memory.sizeInBytes = texture.width * texture.dtype.itemsize
-    memory.devPtr, memory.format, memory.numChannels = address, _FORMAT[texture.dtype], 1
+        memory.sizeInBytes = texture.width * texture.channels * texture.dtype.itemsize
+    memory.devPtr, memory.format, memory.numChannels = address, _FORMAT[texture.dtype], texture.channels
     return resource
 
 

@@ -68,7 +68,7 @@ def describe(texture: Texture, address: int) -> TextureDescriptor:
         width=texture.width,
         height=max(1, texture.height),
         pitch=texture.pitch,
-        channels=1,
+        channels=texture.channels,
         bits=8 * texture.dtype.itemsize,
         format=ChannelFormat.UNSIGNED if texture.dtype is DType.UINT8 else ChannelFormat.FLOAT,
         address=(AddressMode.CLAMP, AddressMode.CLAMP),
