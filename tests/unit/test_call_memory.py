@@ -16,6 +16,7 @@ from streams_on_paper import Streams
 from warpsmith.devices.call_memory import MOST_STREAMS, CallMemory
 from warpsmith.devices.launches import BoundLaunches
 from warpsmith.devices.module import BoundLaunch, CallArguments
+from warpsmith.devices.process import ForkLock
 from warpsmith.devices.runtime import StreamIdentity
 from warpsmith.devices.workspaces import Workspaces
 from warpsmith.errors import DeviceError, OutOfMemory
@@ -125,7 +126,17 @@ class TestThreads:
         assert len(set(found.values())) == 2
 
     def test_that_waited_for_a_block_which_was_dropped_get_the_next_one(self, device: Streams) -> None:
-        """Streams come and go while others call on them."""
+        small, large = program(device, KIB), [program(device, 4 * KIB)]
+        called(small, 7)
+        called(large[0], 7)
+        block = CallMemory.shared(device)._of_streams[StreamIdentity(7)]  # type: ignore[arg-type]
+        block.lock = LateLock(large.clear)
+        addresses = {called(small, 7), called(small, 7)}
+        assert block.is_dropped
+        assert device.live == dict.fromkeys(addresses, KIB)
+        assert len(addresses) == 1
+
+    def test_call_while_streams_come_and_go(self, device: Streams) -> None:
         programs = [program(device, KIB) for _ in range(4)]
         inside: set[int] = set()
 
@@ -162,6 +173,18 @@ class TestThreads:
         done.set()
         thread.join()
         assert status == 0
+
+
+class LateLock(ForkLock):
+    """A lock before which something else happens."""
+
+    def __init__(self, before: Callable[[], object]) -> None:
+        super().__init__()
+        self._before = before
+
+    def acquire(self) -> None:
+        self._before()
+        super().acquire()
 
 
 def in_threads(work: Callable[[Any], None], given: list[Any]) -> None:
