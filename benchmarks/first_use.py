@@ -31,7 +31,7 @@ SQUARE = (56, 56)
 PROBLEMS: tuple[Problem, ...] = (
     ws.Filter2d(image=(2048, 2048), filter=(3, 3)),
     ws.Filter2d(image=(2048, 2048), filter=(5, 5), dtype="float16", border="mirror"),
-    ws.Filter2d(image=(2048, 2048), filter=(7, 7), dtype="uint8", border="reflect", channels=3),
+    ws.Filter2d(image=(2048, 2048), filter=(7, 7), dtype="uint8", border="symmetric", channels=3),
     ws.Filter2d(image=(2400, 1920), filter=(11, 5), dtype="uint8"),
     ws.Filter2d(image=(3000, 1920), filter=(13, 5), dtype="uint8"),
     ws.Filter2d(image=(2161, 477), filter=(11, 1), dtype="uint8", channels=4),
@@ -71,7 +71,7 @@ PROBLEMS: tuple[Problem, ...] = (
     ws.Fft(size=(256, 256), batch=64, kind="c2r", norm="ortho"),
     ws.Fft(size=(1024, 1024), kind="c2c", inverse=True),
     ws.Fft(size=(32, 32), batch=4096, valid=(28, 28), start=(2, 2), layout="frequency"),
-    ws.Fft(size=(32, 32), batch=512, border="reflect:2+1x3", valid=(24, 24), order="reversed"),
+    ws.Fft(size=(32, 32), batch=512, border="mirror:2+1x3", valid=(24, 24), order="reversed"),
     ws.Cgemm(batch=544, m=64, n=64, k=64),
     ws.Cgemm(batch=64, m=300, n=200, k=500, a="c", b="t", accuracy="normwise"),
 )

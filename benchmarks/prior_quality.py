@@ -74,7 +74,7 @@ def problems() -> Iterator[Problem]:
         yield ws.Filter2d(image=(2048, 2048), filter=(taps, taps))
     for taps, dtype in itertools.product((3, 5, 9), ("float16", "uint8")):
         yield ws.Filter2d(image=(2160, 3840), filter=(taps, taps), dtype=dtype)
-    for taps, border in itertools.product((3, 7, 11), ("reflect", "wrap")):
+    for taps, border in itertools.product((3, 7, 11), ("symmetric", "wrap")):
         yield ws.Filter2d(image=(1080, 1920), filter=(taps, taps), border=border)
     yield ws.Filter2d(image=(512, 512), filter=(9, 9), planes=16, border="wrap")
     yield ws.Filter2d(image=(1080, 1920), filter=(5, 5), channels=3, dtype="uint8")

@@ -86,7 +86,7 @@ def problems() -> Iterator[Problem]:
     """
     filters = (2, 3, 4, 5, 7, 9, 11, 13, 15, 21, 31)
     images = ((9216, 9216), (2000, 3000), (1080, 1920), (4096, 4096), (777, 1555))
-    borders = itertools.cycle(("valid", "reflect", "constant", "wrap", "nearest", "mirror"))
+    borders = itertools.cycle(("valid", "symmetric", "constant", "wrap", "nearest", "mirror"))
     for number, (taps, image) in enumerate(itertools.product(filters, images)):
         if number % 5 == 3 and taps > 15:
             continue  # the largest image suffices for large filters
@@ -106,7 +106,7 @@ def drawn(count: int, seed: int) -> Iterator[Problem]:
             image=(rows, rng.randint(4_000_000 // rows, 9_000_000 // rows)),
             filter=(rng.randint(1, 63), rng.randint(1, 63)),
             dtype=rng.choice(("float32", "float16", "uint8")),
-            border=rng.choice(("valid", "reflect", "constant", "wrap", "nearest", "mirror")),
+            border=rng.choice(("valid", "symmetric", "constant", "wrap", "nearest", "mirror")),
         )
 
 

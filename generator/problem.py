@@ -33,6 +33,8 @@ def member(kind: type[Word], value: str | None, name: str, among: tuple[Word, ..
         found = kind(str(value))
         if among is None or found in among:
             return found
+    except BadArgument:
+        raise  # the kind knows that name, and says why it has no member for it
     except ValueError:
         pass
     choices = tuple(kind) if among is None else among  # torch.compile iterates over no enum, so only here

@@ -14,6 +14,7 @@ from warpsmith.generator.canonical import count, flag, sizes
 from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, octaves
 from warpsmith.generator.fft.product import Product
 from warpsmith.generator.fft.signals import Border, Tiling, dimensions, last_axes, start_of, tiling_of, valid_of
+from warpsmith.generator.padding import Outside, warn_of_reflect
 from warpsmith.generator.problem import DType, Operand, Problem, Role, member
 
 
@@ -92,7 +93,10 @@ class Fft(Problem):
         order: order of the frequencies; `reversed` needs sizes that are powers of two.
         tiling: which tile of which plane each signal is. The signal is then (planes, rows, columns), and `valid` is the
             part of a tile that exists. None for signals that lie side by side.
-        border: elements of the signal around its valid part, in place of zeros; also as text, `reflect:2+1x3`.
+        border: elements of the signal around its valid part, in place of zeros; also as text, `mirror:2+1x3`. The mode
+            is `mirror`, `replicate` or `circular`, or another name of these (`OUTSIDE`). `reflect` has NumPy's and
+            PyTorch's meaning, that of `mirror`: it leaves the element at the edge out. As text it gives the warning
+            `AmbiguousBorder`.
             Only forward transforms without tiles have one. Its first element is at `start`.
         product: two spectra a and b whose product is the spectrum; they are the inputs in place of the spectrum itself.
             Each is (rows, columns, ...): the frequencies, then a matrix as `Product` says. A product may add an offset.
@@ -145,6 +149,7 @@ class Fft(Problem):
         if self.layout is Layout.TRANSPOSED and len(self.size) == 1:
             raise BadArgument("layout transposed needs two dimensions; this transform has one")
         set_field(self, "order", member(Order, self.order, "order"))
+        warn_of_reflect(self.border, Outside.MIRROR)
         set_field(self, "border", Border.of(self.border))
         if self.border is not None:
             self.border.check(self.signal_size, self.size, inverse=self.inverse is True)

@@ -73,7 +73,7 @@ class Border:
     """Elements of a signal that a forward transform reads once more, before and behind it along each axis.
 
     Args:
-        mode: which elements; `zeros` is refused.
+        mode: which elements; `zeros` is refused. `reflect` has PyTorch's meaning, that of `mirror`.
         pads: numbers of elements before and after the signal along each axis, rows first.
 
     Raises:
@@ -96,17 +96,17 @@ class Border:
 
     @classmethod
     def of(cls, value: Any) -> Border | None:
-        """Border from a Border, a spec's mapping or a key (`reflect:2+1x3`); None for None. Raises BadArgument."""
+        """Border from a Border, a spec's mapping, or text such as `mirror:2+1x3`; None for None. Raises BadArgument."""
         if value is None or isinstance(value, cls):
             return value
         if isinstance(value, Mapping) and value.keys() == {"mode", "pads"}:
             return cls(**value)
-        if match := re.fullmatch(r"\s*(\w+):([\d+x]+)\s*", str(value)):
+        if match := re.fullmatch(r"\s*([\w-]+):([\d+x]+)\s*", str(value)):
             sides = [side.split("+") for side in match[2].split("x")]
             if all(1 <= len(side) <= 2 and all(side) for side in sides):
                 pads = tuple((int(side[0]), int(side[-1])) for side in sides)
                 return cls(member(PaddingMode, match[1], "border", REPEATING), pads)
-        raise BadArgument(f"border must be MODE:PADS, such as reflect:1 or reflect:2+1x3; got {value!r}")
+        raise BadArgument(f"border must be MODE:PADS, such as mirror:1 or mirror:2+1x3; got {value!r}")
 
     def __str__(self) -> str:
         return f"{self.mode}:{'x'.join(map(pads_text, self.pads))}"

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, extent, flag, flattened, integer, row_pitch
 from warpsmith.generator.distances import FARTHEST, NONFINITE_CHANGED, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
+from warpsmith.generator.padding import OUTSIDE, Outside, plain_name, warn_of_reflect
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 
@@ -25,9 +26,11 @@ class Border(enum.StrEnum):
     NEAREST = "nearest"
     """a a a | a b c d | d d d."""
     REFLECT = "reflect"
-    """c b a | a b c d | d c b (NumPy calls it symmetric)."""
+    """c b a | a b c d | d c b: mirrored, with the pixel at the edge (NumPy's symmetric, SciPy's reflect)."""
+    SYMMETRIC = "reflect"
+    """The same as REFLECT."""
     MIRROR = "mirror"
-    """d c b | a b c d | c b a (NumPy calls it reflect)."""
+    """d c b | a b c d | c b a: mirrored, without the pixel at the edge (NumPy's and PyTorch's reflect)."""
     WRAP = "wrap"
     """b c d | a b c d | a b c."""
 
@@ -35,37 +38,36 @@ class Border(enum.StrEnum):
     def of(cls, name: str) -> Border:
         """Border from SciPy's, OpenCV's, NumPy's or PyTorch's name.
 
-        `reflect` has SciPy's and OpenCV's meaning; NumPy's and PyTorch's `reflect` is `mirror`.
+        `reflect` has SciPy's and OpenCV's meaning, whose unambiguous name is `symmetric`; NumPy's and PyTorch's
+        `reflect` is `mirror`.
 
         Raises:
             BadArgument: there is none of that name; the message lists all names.
         """
-        plain = str(name).lower().removeprefix("border_")
-        if plain in BORDER_ALIASES:
-            return BORDER_ALIASES[plain]
+        plain = plain_name(name)
         try:
             return cls(plain)
         except ValueError:
-            others = ", ".join(f"{alias} ({border})" for alias, border in BORDER_ALIASES.items())
-            message = f"unknown border {plain!r}; choose one of {', '.join(cls)}, or by another name {others}"
+            others = {alias: cls(alias) for alias in OUTSIDE}
+            listed = ", ".join(f"{alias} ({border})" for alias, border in others.items() if alias != border)
+            message = f"unknown border {plain!r}; choose one of {', '.join(cls)}, or by another name {listed}"
             raise BadArgument(message) from None
 
+    @classmethod
+    def _missing_(cls, value: object) -> Border | None:
+        outside = OUTSIDE.get(plain_name(value))
+        return None if outside is None else next(each for each in cls if each.outside is outside)
 
-BORDER_ALIASES = {
-    "edge": Border.NEAREST,
-    "replicate": Border.NEAREST,
-    "symmetric": Border.REFLECT,
-    "reflect101": Border.MIRROR,
-    "reflect_101": Border.MIRROR,
-    "default": Border.MIRROR,
-    "circular": Border.WRAP,
-    "grid-constant": Border.CONSTANT,
-    "grid-mirror": Border.REFLECT,
-    "grid-wrap": Border.WRAP,
-}
-"""Other libraries' names that differ from SciPy's: of `numpy.pad`, PyTorch's `padding_mode`, OpenCV's `BorderTypes`
-without their prefix, and SciPy's second names of its modes, of which `grid-mirror` is not `mirror`. NumPy's and
-PyTorch's `reflect` is missing, since SciPy's and OpenCV's `reflect` is another border."""
+    @property
+    def outside(self) -> Outside | None:
+        """Pixels outside the image; None for `valid`, which has none."""
+        return {
+            Border.CONSTANT: Outside.CONSTANT,
+            Border.NEAREST: Outside.NEAREST,
+            Border.REFLECT: Outside.SYMMETRIC,
+            Border.MIRROR: Outside.MIRROR,
+            Border.WRAP: Outside.WRAP,
+        }.get(self)
 
 
 ACCURACIES = (Accuracy.ELEMENTWISE, Accuracy.NORMWISE, Accuracy.IMAGEWISE)
@@ -87,7 +89,8 @@ class Filter2d(Problem):
         planes: number of independent images, filtered by the same weights.
         dtype: element type of the image: a name, a NumPy dtype or scalar type, or a dtype of PyTorch.
         border: rule for pixels outside the image: a name of `Border`, or NumPy's, PyTorch's or OpenCV's name. `reflect`
-            has SciPy's and OpenCV's meaning.
+            has SciPy's and OpenCV's meaning: it repeats the pixel at the edge. `symmetric` is the same without the
+            warning `AmbiguousBorder`; NumPy's and PyTorch's `reflect` is `mirror`. `zeros` is `constant` with cval 0.
         cval: value outside the image, for border `constant`.
         weights: values of the filters in row order, or as rows, if they are known at tune time; None to pass them
             at each call.
@@ -139,7 +142,7 @@ class Filter2d(Problem):
         result_dtype = dtype_of(wanted, "result dtype")
         # One problem has one key, so a value equal to the default becomes None.
         set_field(self, "result_dtype", None if result_dtype is self.dtype else result_dtype)
-        set_field(self, "border", Border.of(self.border))
+        self._set_border()
         set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy", ACCURACIES))
         nonfinite = member(NonFinite, self.nonfinite, "nonfinite")
         set_field(self, "nonfinite", NonFinite.WINDOW if self.dtype is DType.UINT8 else nonfinite)
@@ -152,10 +155,17 @@ class Filter2d(Problem):
         columns = self.output_shape[1] * self.channels
         set_field(self, "result_pitch", row_pitch(self.result_pitch, columns, result_dtype, "result pitch"))
         self._check_offsets()
-        # Only border `constant` reads cval, so problems with other borders and different cvals are equal.
-        set_field(self, "cval", as_float32(self.cval, "cval") if self.border is Border.CONSTANT else 0.0)
         if self.weights is not None:
             set_field(self, "weights", self._canonical_weights(self.weights))
+
+    def _set_border(self) -> None:
+        set_field, given = object.__setattr__, self.border
+        warn_of_reflect(given, Outside.SYMMETRIC, stacklevel=5)
+        set_field(self, "border", Border.of(given))
+        # Only border `constant` reads cval, so problems with other borders and different cvals are equal.
+        set_field(self, "cval", as_float32(self.cval, "cval") if self.border is Border.CONSTANT else 0.0)
+        if self.cval and plain_name(given) == "zeros":
+            raise BadArgument(f"border zeros has cval 0, got {self.cval:g}; choose border constant")
 
     def _check_sizes(self) -> None:
         (rows, columns), (r, s) = self.image, self.filter
@@ -303,7 +313,7 @@ class Filter2d(Problem):
 
     @classmethod
     def of(cls, spec: dict[str, Any]) -> Filter2d:
-        return cls(**spec)
+        return cls(**{**spec, "border": Border.of(spec.get("border", cls.border))})
 
     def key(self) -> str:
         parts = {

@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.first_use.reference import Outside, Reference, ResultFunction, Scale, packed, reference_program
-from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.first_use.reference import Reference, ResultFunction, Scale, packed, reference_program
 from warpsmith.generator.problem import Accuracy, Operand
-
-_OUTSIDE = {
-    PaddingMode.ZEROS: Outside.CONSTANT,
-    PaddingMode.REFLECT: Outside.MIRROR,
-    PaddingMode.REPLICATE: Outside.NEAREST,
-    PaddingMode.CIRCULAR: Outside.WRAP,
-}
 
 
 def conv2d_reference(problem: Conv2d, threads: int) -> Reference:
@@ -20,7 +12,7 @@ def conv2d_reference(problem: Conv2d, threads: int) -> Reference:
     by_role = {operand.name.removeprefix("d"): operand for operand in problem.operands}
     integers = {
         "pass_number": problem.pass_.number,
-        "mode": _OUTSIDE[problem.padding_mode],
+        "mode": problem.padding_mode.outside,
         "has_bias": int(problem.bias),
         "n_size": problem.input[0],
         **dict(zip(("c_size", "h_size", "w_size"), problem.input[1:], strict=True)),

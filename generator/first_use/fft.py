@@ -6,15 +6,10 @@ from math import prod
 
 from warpsmith.generator.cgemm.problem import Op
 from warpsmith.generator.fft.problem import Fft, Kind, Layout, Order
-from warpsmith.generator.first_use.reference import Mirrored, Outside, Reference, Scale, packed, reference_program
-from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.first_use.reference import Mirrored, Reference, Scale, packed, reference_program
+from warpsmith.generator.padding import Outside
 from warpsmith.generator.problem import DType
 
-_OUTSIDE = {
-    PaddingMode.REFLECT: Outside.MIRROR,
-    PaddingMode.REPLICATE: Outside.NEAREST,
-    PaddingMode.CIRCULAR: Outside.WRAP,
-}
 _LAYOUTS = {Layout.BATCH: 0, Layout.TRANSPOSED: 1, Layout.FREQUENCY: 2}
 _TERM_COST = 8
 """Multiply-adds that take as long as one term, which has a sine and a cosine in float64."""
@@ -32,7 +27,7 @@ def fft_reference(problem: Fft, threads: int) -> Reference:
         "is_inverse": int(problem.inverse is True),
         "is_real": int(problem.is_real),
         "layout": _LAYOUTS[problem.layout],
-        "mode": Outside.CONSTANT if problem.border is None else _OUTSIDE[problem.border.mode],
+        "mode": Outside.CONSTANT if problem.border is None else problem.border.mode.outside,
         "batch": problem.batch,
         "rows": rows,
         "columns": columns,

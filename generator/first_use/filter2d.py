@@ -5,17 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from warpsmith.generator.filter2d.problem import Border, Filter2d
-from warpsmith.generator.first_use.reference import ImagePlanes, Outside, Reference, Scale, packed, reference_program
+from warpsmith.generator.first_use.reference import ImagePlanes, Reference, Scale, packed, reference_program
+from warpsmith.generator.padding import Outside
 from warpsmith.generator.problem import Accuracy
 
-_OUTSIDE = {
-    Border.VALID: Outside.CONSTANT,
-    Border.CONSTANT: Outside.CONSTANT,
-    Border.NEAREST: Outside.NEAREST,
-    Border.REFLECT: Outside.REFLECT,
-    Border.MIRROR: Outside.MIRROR,
-    Border.WRAP: Outside.WRAP,
-}
 _SCALES = {
     Accuracy.ELEMENTWISE: Scale.TERMS,
     Accuracy.NORMWISE: Scale.WINDOW,
@@ -29,7 +22,7 @@ def filter2d_reference(problem: Filter2d, threads: int) -> Reference:
     rows, columns = problem.output_shape
     row_bytes = problem.pitch or image.dtype.itemsize * problem.channels * problem.image[1]
     integers = {
-        "border": _OUTSIDE[problem.border],
+        "border": problem.border.outside or Outside.CONSTANT,
         "convolves": int(problem.convolve),
         "by_window": int(problem.accuracy is Accuracy.NORMWISE),
         "channels": problem.channels,

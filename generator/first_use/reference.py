@@ -43,18 +43,6 @@ class Scale(enum.StrEnum):
     """`bounds.PEAK` root mean squares of the whole result."""
 
 
-class Outside(enum.IntEnum):
-    """Elements outside of an image or a signal; the numbers are those of `source_index` in the template."""
-
-    CONSTANT = 0
-    NEAREST = 1
-    REFLECT = 2
-    """Mirrored with the element at the edge: SciPy's reflect."""
-    MIRROR = 3
-    """Mirrored without the element at the edge: SciPy's mirror, PyTorch's reflect."""
-    WRAP = 4
-
-
 class ResultFunction(enum.StrEnum):
     """Function that makes a result of a sum."""
 

@@ -9,6 +9,7 @@ y = ws.plan(p)(x, w)
 from __future__ import annotations
 
 from warpsmith.api import export, load_bundle, plan, query, training_step, tune
+from warpsmith.errors import AmbiguousBorder
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Tiling
@@ -18,6 +19,7 @@ from warpsmith.generator.problem import DType, Problem
 
 __all__ = [
     "Activation",
+    "AmbiguousBorder",
     "Border",
     "Cgemm",
     "Conv2d",

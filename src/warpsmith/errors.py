@@ -29,6 +29,12 @@ class BadArgument(WarpsmithError, ValueError):
         super().__init__(" ".join(filter(None, map(str.strip, message.splitlines()))))
 
 
+class AmbiguousBorder(UserWarning):
+    """Warning that the text `reflect` names a border, which libraries define in two ways. It says which one is taken,
+    and is given once per process and meaning. `symmetric` and `mirror` have one meaning each and give no warning.
+    """
+
+
 class NothingStored(WarpsmithError, LookupError):
     """Nothing is stored for this problem on this device. Exit code 3."""
 

@@ -68,10 +68,10 @@ stream = 0x70
 def plan_of(*launches):
     return plan_from(Program.of_source("test", Config.of({}), "", launches))
 
-def plan_from(program):
+def plan_from(program, runtime=None):
     binaries = {unit.name: Binary(BinaryKind.CUBIN, bytes([number]), "sm_90", "-")
                 for number, unit in enumerate(program.units)}
-    made = Plan.load(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), binaries, CudaRuntime(0))
+    made = Plan.load(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), binaries, runtime or CudaRuntime(0))
     signature, launches, calls = made.loaded.signature, made.loaded.launches, []
     access = torch_access(torch, signature, torch.device("cpu"), native(), lambda: stream)
     def fast(*given):
@@ -202,6 +202,38 @@ for image, result in ((0x1000, 0x2000), (0x3000, 0x2000)):
     launches.launch((image, result), (), 0x70, Allocation(0x8000, 256))
     assert [note_before.pointer(place) for place in range(3)] == [image, 0x5020, 0x5000]
     assert [note.pointer(place) for place in range(3)] == [0x8000, result, 0x5000]
+""",
+    "plans_share_scratch_memory_that_grows_and_moves": """
+takes(8, 8)
+def layer(nbytes):
+    steps = launch(IMAGE, Pointer("scratch"), unit="one"), launch(Pointer("scratch"), RESULT, unit="two")
+    units, workspaces = (Unit("one", ""), Unit("two", "")), (Workspace("scratch", nbytes),)
+    return plan_from(Program("test", Config.of({}), units, steps, workspaces), runtime)
+
+def scratch_of(plan):
+    plan(x, w, out=out)
+    assert (note_before.pointer(0), note.pointer(1), note.stream) == (x.data_ptr(), out.data_ptr(), stream)
+    assert note.pointer(0) == note_before.pointer(1)
+    return note.pointer(0)
+
+runtime = CudaRuntime(0)
+small, large, held = layer(1000), layer(1 << 20), runtime._context._taken
+assert isinstance(small.loaded.launches, LAUNCHES)
+before = [scratch_of(small) for _ in range(3)]
+assert before == [before[0]] * 3 and held == {before[0]}
+moved = scratch_of(large)
+assert held == {moved}
+assert [scratch_of(each) for each in (small, large, small)] == [moved] * 3
+assert DRIVER.warpsmith_finished() == 0x70
+stream = 0x80
+elsewhere = scratch_of(small)
+assert held == {moved, elsewhere} and moved != elsewhere
+del large
+assert held == {elsewhere}
+stream = 0x70
+assert held == {elsewhere, scratch_of(small)} and len(held) == 2
+del small
+assert held == set()
 """,
     "too_little_scratch_memory_is_refused": """
 takes(8, 8)

@@ -223,7 +223,7 @@ import warpsmith as ws
 loaded_by_import = {"numpy", "optuna", "sqlalchemy", "alembic", "jinja2", "typer", "rich"} & set(sys.modules)
 assert not loaded_by_import, loaded_by_import
 import numpy as np
-problem = ws.Filter2d(image=(61, 47), filter=(3, 5), border="reflect")
+problem = ws.Filter2d(image=(61, 47), filter=(3, 5), border="symmetric")
 bundle = ws.load_bundle(sys.argv[1])
 assert bundle.problems == (problem,)
 rng = np.random.default_rng(0)

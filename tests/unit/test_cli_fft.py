@@ -173,7 +173,7 @@ BAD_PROBLEMS: Sequence[tuple[tuple[str, ...], str]] = [
     (("--size", "8", "--valid", "9"), "valid must be a part of 8; got 9"),
     (("--size", "8x8", "--valid", "4"), "valid must be a part of 8x8; got 4"),
     (("--size", "8", "--valid", "4x"), "--valid must be N or ROWSxCOLUMNS"),
-    (("--size", "8", "--valid", "5", "--border", "2"), "border must be MODE:PADS, such as reflect:1"),
+    (("--size", "8", "--valid", "5", "--border", "2"), "border must be MODE:PADS, such as mirror:1"),
     (("--size", "8", "--valid", "5", "--border", "zeros:1"), "unknown border 'zeros'; choose one of reflect"),
     (("--size", "8", "--norm", "unitary"), "unknown norm 'unitary'; choose one of backward, ortho, forward"),
     (("--size", "8", "--layout", "rows"), "unknown layout 'rows'; choose one of batch, transposed, frequency"),

@@ -103,8 +103,8 @@ def test_a_transposed_convolution_is_the_gradient_of_a_layer() -> None:
         (("--transposed", "--pass", "wgrad"), "--transposed is a pass of its own: leave --pass out"),
         (("--transposed", "--padding-mode", "reflect"), "--transposed has no padding mode, as in PyTorch"),
         (
-            ("--padding-mode", "mirror"),
-            "unknown padding_mode 'mirror'; choose one of zeros, reflect, replicate, circular",
+            ("--padding-mode", "torus"),
+            "unknown padding_mode 'torus'; choose one of zeros, reflect, replicate, circular",
         ),
         (("--padding", "7", "--padding-mode", "reflect"), "padding_mode reflect makes at most 6 rows on each side"),
         (("--nonfinite", "all"), "unknown nonfinite 'all'"),

@@ -384,8 +384,8 @@ REFUSED = [
     ({"padding": "full"}, "padding must be .* 'same' or 'valid'; got 'full'"),
     ({"padding": "same", "stride": 2}, "padding same keeps the size of the image, which a stride does not"),
     (
-        {"padding": 1, "padding_mode": "mirror"},
-        "unknown padding_mode 'mirror'; choose one of zeros, reflect, replicate",
+        {"padding": 1, "padding_mode": "torus"},
+        "unknown padding_mode 'torus'; choose one of zeros, reflect, replicate",
     ),
     (
         {"padding": (7, 0), "padding_mode": "reflect"},

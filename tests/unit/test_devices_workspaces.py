@@ -8,46 +8,18 @@ from typing import Any
 
 import pytest
 
+from streams_on_paper import Streams
+from warpsmith.devices.call_memory import MOST_STREAMS
 from warpsmith.devices.module import Allocation
 from warpsmith.devices.runtime import StreamIdentity
-from warpsmith.devices.workspaces import MOST_STREAMS, Block, Workspaces
-from warpsmith.errors import BadArgument, DeviceError, OutOfMemory
+from warpsmith.devices.workspaces import Block, Workspaces
+from warpsmith.errors import BadArgument, OutOfMemory
 from warpsmith.generator.program import Lifetime, Workspace
 from warpsmith.generator.steps import ALIGNMENT
 
 SPECTRA = Workspace("spectra", 1000)
 PRODUCTS = Workspace("products", 24)
 STATE = Workspace("state", 300, Lifetime.KEPT)
-
-
-class Streams:
-    """A device of streams on paper: handles that name identities, and memory that is counted."""
-
-    def __init__(self) -> None:
-        self.identities: dict[int, StreamIdentity] = {}
-        self.live: dict[int, int] = {}
-        self.waited = 0
-        self.is_capturing = False
-        self.room = 1 << 30
-
-    def identify(self, stream: int | None) -> StreamIdentity:
-        return self.identities.get(stream or 0, StreamIdentity(stream or 0))
-
-    def allocate(self, nbytes: int) -> Allocation:
-        if nbytes > self.room:
-            raise OutOfMemory("too much")
-        address = max(self.live, default=0) + (1 << 20)
-        self.live[address] = nbytes
-        return Allocation(address, nbytes)
-
-    def free(self, allocation: Allocation) -> None:
-        if self.live.pop(allocation.address, None) is None:
-            raise DeviceError("it is not there")
-
-    def synchronize(self) -> None:
-        if self.is_capturing:
-            raise DeviceError("a stream is captured")
-        self.waited += 1
 
 
 @pytest.fixture
@@ -138,7 +110,7 @@ class TestStreams:
             borrowed(workspaces, stream)
         assert len(device.live) == 2 * MOST_STREAMS
         device.is_capturing = False
-        borrowed(workspaces, 0)
+        borrowed(workspaces, 2 * MOST_STREAMS)
         assert len(device.live) == MOST_STREAMS
 
 

@@ -439,7 +439,7 @@ class TestRefusals:
             ({"start": -1}, "start must be a point of 8; got -1"),
             ({"start": (1, 1)}, "start must be a point of 8; got 1x1"),
             ({"start": "first"}, "start must be a point of 8; got 'first'"),
-            ({"border": "reflect"}, "border must be MODE:PADS, such as reflect:1 or reflect:2[+]1x3; got 'reflect'"),
+            ({"border": "reflect"}, "border must be MODE:PADS, such as mirror:1 or mirror:2[+]1x3; got 'reflect'"),
             ({"border": "reflect:1+2+3"}, "border must be MODE:PADS"),
             ({"border": {"mode": "reflect"}}, "border must be MODE:PADS"),
             ({"border": "zeros:1"}, "unknown border 'zeros'; choose one of reflect, replicate, circular"),

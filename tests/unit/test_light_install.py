@@ -20,7 +20,7 @@ from warpsmith.generator.registry import families_for
 from warpsmith.store.store import Store
 
 PROBLEM = ws.Filter2d(image=(64, 64), filter=(3, 3), border="reflect")
-ASKED = ("filter2d", "--image", "64x64", "--filter", "3x3", "--border", "reflect", "--device", "host")
+ASKED = ("filter2d", "--image", "64x64", "--filter", "3x3", "--border", "symmetric", "--device", "host")
 
 BLOCK = """
 import sys

@@ -42,7 +42,8 @@ class TestRefusals:
             (
                 {"border": "torus"},
                 "unknown border 'torus'; choose one of valid, constant, nearest, reflect, mirror, wrap, or by another "
-                r"name edge \(nearest\), replicate \(nearest\), symmetric \(reflect\), reflect101 \(mirror\)",
+                r"name zeros \(constant\), grid-constant \(constant\), edge \(nearest\), "
+                r"replicate \(nearest\), symmetric \(reflect\), grid-mirror \(reflect\), reflect101 \(mirror\)",
             ),
             ({"border": "BORDER_TRANSPARENT"}, "unknown border 'transparent'; choose one of valid"),
             ({"border": "grid-nearest"}, "unknown border 'grid-nearest'"),

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from warpsmith.devices.call_memory import MOST_PRIVATE_STREAMS
 from warpsmith.devices.launches import SharedLaunches, SharedWorkspaces
 from warpsmith.devices.module import Allocation, BoundLaunch, CallArguments
 from warpsmith.devices.runtime import StreamIdentity
-from warpsmith.devices.workspaces import MOST_STREAMS
 from warpsmith.errors import BadArgument, DeviceError
 from warpsmith.generator.steps import Lifetime, Workspace
 
@@ -135,7 +135,7 @@ def test_streams_and_captures_have_memory_of_their_own(pair: Pair) -> None:
 
 def test_a_stream_whose_memory_was_given_to_others_has_lost_what_was_there(pair: Pair) -> None:
     pair.write.launch((), (), 1)
-    for other in range(2, MOST_STREAMS + 2):
+    for other in range(2, MOST_PRIVATE_STREAMS + 2):
         pair.write.launch((), (), other)
     with pytest.raises(BadArgument, match="write first"):
         pair.read.launch((), (), 1)

@@ -79,8 +79,10 @@ class Conv2d(Problem):
             distance that is kept. `elementwise` is the sum of |terms| alone.
         workspace: most bytes of scratch memory that a plan may take. None is 1 GiB, or 1.5 times the bytes of the
             layer's images, weights and results if that is more.
-        padding_mode: content of the padding, `zeros`, `reflect`, `replicate` or `circular`. `dgrad` adds to each pixel
-            the gradients of all places at which it stands. Without padding it is `zeros`, which is the same.
+        padding_mode: content of the padding, `zeros`, `reflect`, `replicate` or `circular`, or another name of these
+            (`OUTSIDE`). `reflect` has PyTorch's meaning: it leaves the pixel at the edge out, and `mirror` is the same;
+            `symmetric` is refused. `dgrad` adds to each pixel the gradients of all places at which it stands.
+            Without padding it is `zeros`, which is the same.
         dtype: element type of all operands, `float32`, `float16` or `bfloat16`, or a dtype of NumPy or PyTorch of that
             name.
         nonfinite: results that may be affected by a NaN, by an infinity, or by a finite number so large that a

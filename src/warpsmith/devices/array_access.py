@@ -46,8 +46,8 @@ class ArrayAccess:
     current_stream: CurrentStream
     on_host: bool
     memory: Callable[[int], Callable[[], tuple[Any, int]]] | None = None
-    """Makes the function that allocates so many bytes, which returns an array and its address; None if a plan's own
-    workspaces serve as well.
+    """Makes the function that allocates so many bytes, which returns an array and its address; None if the
+    memory that plans share serves as well.
     """
 
 

@@ -20,9 +20,9 @@ FastCalls = Callable[[tuple[Any, ...], Any, object, Allocation | None], Any | No
 """Fast path of a call. It accepts a call whose arrays are of the common kind, by comparisons alone.
 
 Its arguments are the inputs, out and stream of `Plan.__call__`, and the call's workspace, which must not overlap them;
-None for the plan's own workspace. It returns the result's array, or None for anything unusual. It has then changed
-nothing, and `CheckedCalls` accepts or refuses the call. Raises BadArgument for an argument that is no weights or no
-stream, and the errors of `Launches.launch`.
+None for the stream's. It returns the result's array, or None for anything unusual. It has then changed nothing, and
+`CheckedCalls` accepts or refuses the call. Raises BadArgument for an argument that is no weights or no stream, and the
+errors of `Launches.launch`.
 """
 
 

@@ -41,8 +41,8 @@ class _BoundCall:
 class BoundLaunches:
     """Steps that are bound for each call, and cached for the latest calls. It keeps no array alive.
 
-    There is one set of workspaces for each stream, unless a call passes its own. The arguments are those of
-    `launches_of`.
+    Calls use the memory of their stream, which all programs share, unless a call passes its own. Steps are bound anew
+    for memory that has moved. The arguments are those of `launches_of`.
     """
 
     def __init__(self, executable: Executable, runtime: Runtime, arguments: CallArguments) -> None:
@@ -107,7 +107,7 @@ class StreamWorkspaces(NamedTuple):
 class SharedWorkspaces:
     """The workspaces of several programs: one KEPT workspace for each name, and one block for a call's own memory.
 
-    Each stream and each capture of a graph has its own copy, as in `Workspaces`, so that none needs to wait.
+    Each stream and each capture of a graph has its own copy, so that none needs to wait. Other programs never get it.
 
     Args:
         runtime: the device.
@@ -121,14 +121,14 @@ class SharedWorkspaces:
                 raise ValueError(f"programs that share {each.name} disagree on its size")
         shared = tuple(Workspace(name, nbytes) for name, nbytes in kept.items())
         scratch = max(executable.workspace_bytes for executable in executables)
-        self._memory = Workspaces(runtime, (*shared, Workspace(SCRATCH, scratch)))
+        self._memory = Workspaces(runtime, (*shared, Workspace(SCRATCH, scratch)), is_private=True)
         self.nbytes = Block.of(shared, Lifetime.CALL).nbytes + scratch
         """Bytes that one stream takes."""
 
     @contextlib.contextmanager
     def borrow(self, stream: int | None) -> Iterator[StreamWorkspaces]:
         """Lends the workspaces to steps that are queued on `stream` inside this context. Raises OutOfMemory."""
-        with self._memory.borrow_shared(stream) as (addresses, made):
+        with self._memory.borrow_made(stream) as (addresses, made):
             kept = dict(addresses)
             yield StreamWorkspaces(kept, kept.pop(SCRATCH), made)
 

@@ -70,7 +70,7 @@ class Launches(Protocol):
             addresses: addresses of the operands, in the order of `CallArguments.buffers`.
             values: bytes of the operands that are taken by value, in the order of `CallArguments.values`.
             stream: handle; None for the default stream.
-            workspace: the caller's own workspace for this call; None for the one that is cached for its stream.
+            workspace: the caller's own workspace for this call; None for what programs share on its stream.
 
         Raises:
             BadArgument: the workspace is too small, or not aligned.

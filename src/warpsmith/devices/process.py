@@ -56,6 +56,16 @@ class ForkLock:
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
+    def acquire(self) -> None:
+        self._lock.acquire()
+
+    def acquires_now(self) -> bool:
+        """Acquires the lock if it is open. Returns False, without waiting, if it is not."""
+        return self._lock.acquire(blocking=False)
+
+    def release(self) -> None:
+        self._lock.release()
+
     def renew(self) -> None:
         """Replaces the lock by an open one, whoever holds it."""
         self._lock = threading.Lock()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import functools
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
@@ -45,6 +47,11 @@ class Runtime(abc.ABC):
     device: Device
     ordinal: int = 0
     """GPU number, as in `DeviceRef`; 0 for the host."""
+
+    @functools.cached_property
+    def shared(self) -> weakref.WeakValueDictionary[type, object]:
+        """Objects that the programs of this device share, by class. Each lives as long as a program holds it."""
+        return weakref.WeakValueDictionary()
 
     def check_process(self) -> None:
         """Raises DeviceError in a forked child of the process that opened the device, if the device does not work

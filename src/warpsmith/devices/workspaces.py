@@ -5,18 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from warpsmith.devices.call_memory import CallMemory, StreamBlock, free_all
 from warpsmith.devices.module import Allocation
 from warpsmith.devices.process import ForkLock
-from warpsmith.devices.runtime import Runtime, StreamIdentity
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import BadArgument, DeviceError
 from warpsmith.generator.steps import ALIGNMENT, Lifetime, Workspace, aligned
-
-MOST_STREAMS = 8
-"""Number of streams that have memory of their own at the same time, not counting captured ones. Without this limit a
-program that uses a new stream for each call would need more and more memory.
-"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,35 +39,29 @@ class Block:
         return {name: address + offset for name, offset in self.offsets.items()}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StreamBlock:
-    """The CALL workspaces of one stream."""
-
-    allocation: Allocation
-    made: set[str] = dataclasses.field(default_factory=set)
-    """Names of the workspaces whose contents a later call may read. The programs that write them add the names."""
-
-
 class Workspaces:
-    """The workspaces of one loaded program, allocated when first needed and freed with this object.
+    """The workspaces of one loaded program. KEPT ones are allocated for it, and freed with this object. CALL ones lie
+    in memory that all programs of the device share, unless they are private.
 
     Args:
         runtime: the device.
         workspaces: workspaces of the program's steps (`Executable.workspaces`).
+        is_private: whether CALL workspaces have memory of their own, because later calls read what earlier ones left.
     """
 
-    def __init__(self, runtime: Runtime, workspaces: Iterable[Workspace]) -> None:
+    def __init__(self, runtime: Runtime, workspaces: Iterable[Workspace], *, is_private: bool = False) -> None:
         listed = tuple(workspaces)
         self._runtime = runtime
         self.block = Block.of(listed, Lifetime.CALL)
         """Layout of the CALL workspaces."""
         self._kept = Block.of(listed, Lifetime.KEPT)
+        self._is_private = is_private
         self._lock = ForkLock()
-        self._of_streams: dict[StreamIdentity, StreamBlock] = {}
-        """Blocks by stream. The most recently used is last."""
+        self._membership: Membership | None = None
+        """Use of the memory for calls. The first call makes it, so that only programs that are called keep memory."""
         self._allocations: dict[int, Allocation] = {}
-        """All allocations that must be freed, by address."""
-        self._free = weakref.finalize(self, _free_all, runtime, self._allocations)
+        """Allocations of KEPT workspaces that must be freed, by address."""
+        self._free = weakref.finalize(self, free_all, runtime, self._allocations)
         # The runtime frees everything itself at the end of the process.
         self._free.atexit = False
 
@@ -80,9 +70,9 @@ class Workspaces:
         """Lends the CALL workspaces to steps that are queued on `stream` inside this context, and yields their
         addresses.
 
-        Calls on one stream share the memory, so their steps must not interleave: only one thread at a time is inside.
-        Another stream has other memory. A captured graph has memory that nothing else gets from then on, because the
-        graph may run at any time.
+        Calls on one stream share the memory, so their steps must not interleave: only one thread at a time is inside,
+        whatever program it calls. Another stream has other memory. A captured graph has memory that nothing else gets
+        from then on, because the graph may run at any time.
 
         Args:
             stream: its handle; None for the default stream.
@@ -103,8 +93,11 @@ class Workspaces:
         elif own is not None:
             yield self._checked(own)
         else:
-            with self._lock:
-                yield self._of(stream).allocation.address
+            block = self._locked(stream)
+            try:
+                yield block.address
+            finally:
+                block.lock.release()
 
     def _checked(self, own: Allocation) -> int:
         if own.nbytes < self.block.nbytes or own.address % ALIGNMENT:
@@ -113,61 +106,72 @@ class Workspaces:
         return own.address
 
     @contextlib.contextmanager
-    def borrow_shared(self, stream: int | None) -> Iterator[tuple[Mapping[str, int], set[str]]]:
-        """Like `borrow`, for programs that leave results for each other in a stream's memory.
+    def borrow_made(self, stream: int | None) -> Iterator[tuple[Mapping[str, int], set[str]]]:
+        """Like `borrow`, for private workspaces in which programs leave results for each other.
 
         Yields: the addresses, and the names of the workspaces with valid contents; the program that writes one adds its
         name. The set is empty for a new stream or capture, and for a stream whose memory was freed for others meanwhile
-        (MOST_STREAMS).
+        (MOST_PRIVATE_STREAMS).
         """
-        with self._lock:
-            block = self._of(stream)
-            yield self.block.at(block.allocation.address), block.made
+        assert self._is_private  # others write to shared memory
+        block = self._locked(stream)
+        try:
+            yield self.block.at(block.address), block.made
+        finally:
+            block.lock.release()
 
     def allocate_kept(self) -> KeptWorkspaces:
         """Allocates KEPT workspaces for one bound program, with undefined contents. Raises OutOfMemory."""
         if not self._kept.offsets:
             return KeptWorkspaces({}, None)
-        with self._lock:
-            allocation = self._allocated(self._kept.nbytes)
+        allocation = self._runtime.allocate(self._kept.nbytes)
+        self._allocations[allocation.address] = allocation
         return KeptWorkspaces(self._kept.at(allocation.address), allocation)
 
     def release(self, kept: KeptWorkspaces) -> None:
-        """Frees what `kept` allocated, once the device has finished the work queued with it."""
-        if kept.allocation is not None:
-            with self._lock:
-                self._freed(kept.allocation)
+        """Frees what `kept` allocated, once the device has finished the work queued with it. If the device cannot be
+        waited for, after a fault or while a stream is captured, that is freed with this object.
+        """
+        if kept.allocation is None:
+            return
+        with contextlib.suppress(DeviceError):
+            self._runtime.synchronize()
+            self._runtime.free(self._allocations.pop(kept.allocation.address))
 
     def close(self) -> None:
-        """Frees everything, once the device has finished the queued work. Graphs that use it must not run again."""
-        self._of_streams.clear()
+        """Frees what no other program needs, once the device has finished the queued work. Graphs that use it must not
+        run again.
+        """
+        if (membership := self._membership) is not None:
+            self._membership = None
+            membership.end()
         self._free()
 
-    def _of(self, stream: int | None) -> StreamBlock:
-        identity = self._runtime.identify(stream)
-        found = self._of_streams.pop(identity, None) or StreamBlock(self._allocated(self.block.nbytes))
-        self._of_streams[identity] = found
-        running = [each for each in self._of_streams if each.capture is None]
-        for oldest in running[:-MOST_STREAMS]:
-            if self._freed(self._of_streams[oldest].allocation):
-                del self._of_streams[oldest]
-        return found
+    def _locked(self, stream: int | None) -> StreamBlock:
+        """The block of a stream, whose lock the caller must release."""
+        membership = self._membership or self._joined()
+        return membership.memory.locked(stream, self.block.nbytes, membership.user)
 
-    def _allocated(self, nbytes: int) -> Allocation:
-        allocation = self._runtime.allocate(nbytes)
-        self._allocations[allocation.address] = allocation
-        return allocation
+    def _joined(self) -> Membership:
+        with self._lock:
+            if self._membership is None:
+                runtime = self._runtime
+                memory = CallMemory(runtime, is_private=True) if self._is_private else CallMemory.shared(runtime)
+                user = memory.join(self.block.nbytes)
+                end = weakref.finalize(self, memory.leave, user)
+                end.atexit = False
+                self._membership = Membership(memory, user, end)
+            return self._membership
 
-    def _freed(self, allocation: Allocation) -> bool:
-        """Frees an allocation. Returns False if the device cannot be waited for: after a fault, or while a stream is
-        captured.
-        """
-        try:
-            self._runtime.synchronize()
-        except DeviceError:
-            return False
-        self._runtime.free(self._allocations.pop(allocation.address))
-        return True
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Membership:
+    """A program's use of memory for calls."""
+
+    memory: CallMemory
+    user: int
+    end: Callable[[], object]
+    """Gives the memory up: at once, or when the program is dropped."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -178,12 +182,3 @@ class KeptWorkspaces:
     """Address of each workspace, by name."""
     allocation: Allocation | None
     """Memory that holds them; None if there are none."""
-
-
-def _free_all(runtime: Runtime, allocations: dict[int, Allocation]) -> None:
-    """Frees all allocations. The driver frees memory once the work queued before is done."""
-    while allocations:
-        _, allocation = allocations.popitem()
-        # A device that has failed or was closed has freed its memory already, and a forked child has none.
-        with contextlib.suppress(DeviceError):
-            runtime.free(allocation)

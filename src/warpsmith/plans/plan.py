@@ -144,7 +144,8 @@ class Plan:
             stream: CUDA stream to launch on (an integer handle, or a stream of CuPy, PyTorch or PyCUDA); None for the
                 caller's current stream.
             workspace: uint8 array of `workspace_bytes` bytes, aligned to 256, for the program's scratch memory. Calls
-                that overlap must not share it. None for the plan's own memory, one per stream.
+                that overlap must not share it. None for memory that all plans on the device share, one block for
+                each stream, as large as its largest call needs.
 
         Returns:
             `out`, or the new array, of shape `problem.output.shape`.
@@ -167,8 +168,8 @@ class Plan:
         return self._call_checked(inputs, None, None, scratch) if target is None else target
 
     def try_fast(self, inputs: tuple[Any, ...], scratch: Allocation | None) -> Any | None:
-        """Calls the plan as `call_on` does, or on its own scratch memory, if its fast path takes the inputs as they
-        are; None if it does not, and nothing has changed then.
+        """Calls the plan as `call_on` does, or on its stream's scratch memory, if its fast path takes the inputs as
+        they are; None if it does not, and nothing has changed then.
         """
         fast = self.fast.get(type(inputs[0]))
         return None if fast is None else fast(inputs, None, None, scratch)

@@ -49,7 +49,7 @@ def conv2d(
         input, weight, bias: x, (N, C, H, W) or (C, H, W); w, (K, C/groups, R, S); (K,), or None.
         stride, dilation: input pixels from one output, and from one tap, to the next; one number, or rows and columns.
         padding: pixels on each side; one number, rows and columns, `same` or `valid`.
-        groups, padding_mode: as in `torch.nn.Conv2d`.
+        groups, padding_mode: as in `torch.nn.Conv2d`; `reflect` is PyTorch's, and `mirror` is another name of it.
         relu: whether a ReLU follows, in the same launch if a plan with it is stored. Its gradient is a mask.
         precision: of the plans, a value of `warpsmith.Precision`; `ieee` if the data do not support it.
         fallback: `torch`, or `default` to run a plan's default configuration if nothing is stored.
@@ -250,6 +250,8 @@ def _computed_by_torch(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any,
     if geometry is None:
         functional.conv2d(x, w, b, stride, padding, dilation, groups)  # raises PyTorch's error
         raise BadArgument(f"padding_mode={mode!r} takes integers as stride, padding, dilation and groups")
+    if geometry.is_native:  # another name of zeros
+        return functional.conv2d(x, w, b, stride, padding, dilation, groups)
     return functional.conv2d(geometry.padded(x), w, b, stride, 0, dilation, groups)
 
 

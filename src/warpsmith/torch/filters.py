@@ -13,6 +13,7 @@ from torch import Tensor
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.padding import Outside, warn_of_reflect
 from warpsmith.generator.problem import member
 from warpsmith.torch import arguments, bilinear
 from warpsmith.torch.answers import Answer, CachedAnswer, new_cache
@@ -102,7 +103,7 @@ def filter2d(
     fallback: str = "default",
     store: str | None = None,
 ) -> Tensor:
-    """Filters images as `warpsmith.Filter2d` does, with gradients of any order; `border` is SciPy's.
+    """Filters images as `warpsmith.Filter2d` does, with gradients of any order; `border` has SciPy's names and meaning.
 
     The gradient of the image runs a plan too if there is one filter and the border is `valid`, `constant` or `wrap`:
     the plan of the filter rotated by 180 degrees. PyTorch computes it for other borders and for banks. PyTorch always
@@ -113,7 +114,8 @@ def filter2d(
         weights: (R, S), or (F, R, S) for a bank, float32. Up to 32 KB of them are passed as kernel parameters. Give
             them as a CPU tensor for images on a GPU: otherwise they are copied to the host, which waits, and which no
             graph can capture.
-        border: how pixels outside the image are made, a value of `warpsmith.Border`.
+        border: how pixels outside the image are made, as for `warpsmith.Filter2d`. `reflect` repeats the pixel at the
+            edge, as in SciPy, and gives the warning `warpsmith.AmbiguousBorder`; PyTorch's `reflect` is `mirror`.
         cval: the value outside the image, for `constant`.
         convolve: rotate the filter by 180 degrees.
         anchor: row and column of the tap that lies on the output pixel; None for (R//2, S//2).
@@ -130,7 +132,7 @@ def filter2d(
     _check(image, weights)
     planes = image.shape[:-2]
     bank = weights if weights.dim() == 3 else weights[None]
-    words = str(Border.of(border)), float(cval), bool(convolve), None if anchor is None else _anchor(anchor)
+    words = _name_of(border), float(cval), bool(convolve), None if anchor is None else _anchor(anchor)
     choice = str(member(Fallback, fallback, "fallback")), store
     x = image.reshape(planes.numel(), *image.shape[-2:])
     if weights.requires_grad and weights.device != image.device:
@@ -147,6 +149,12 @@ def _elsewhere(x: Tensor, bank: Tensor, words: tuple[Any, ...], choice: tuple[An
         return Bordered(_problem(x.shape, bank.shape, *words)).forward(x, bank)
     register_flop_formulas()
     return FILTER2D.forward(x, bank, None, *words, *choice)  # type: ignore[no-any-return]
+
+
+def _name_of(border: str) -> str:
+    if not torch.compiler.is_compiling():  # Dynamo would trace the warning, and warn of its cache
+        warn_of_reflect(border, Outside.SYMMETRIC)
+    return str(Border.of(border))
 
 
 def _check(image: Tensor, weights: Tensor) -> None:

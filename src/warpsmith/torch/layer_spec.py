@@ -163,7 +163,7 @@ class Geometry:
                 return torch.ops.aten.reflection_pad2d_backward(dx, x, pads)  # type: ignore[no-any-return]
             case PaddingMode.REPLICATE:
                 return torch.ops.aten.replication_pad2d_backward(dx, x, pads)  # type: ignore[no-any-return]
-            case PaddingMode.CIRCULAR:
+            case _:  # circular
                 return _unrolled(_unrolled(dx, 2, above, size[2]), 3, left, size[3]).contiguous()
 
 

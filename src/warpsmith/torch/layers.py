@@ -264,7 +264,8 @@ def _looked_up(
         has_plans = spec is not None and device_name(x.device) is not None and 0 not in spec.size + spec.weight
         _CALLS[key] = _layer(spec, x.device, *choice[1:]) if spec is not None and has_plans else None
     if all(map(arguments.is_plain, (*given, *more))):
-        _CALLS[_key(x, w, b, (*given, *choice), transposed)] = _CALLS[key]
+        spelt = mode if type(mode) is str else choice[0]
+        _CALLS[_key(x, w, b, (*given, spelt, *choice[1:]), transposed)] = _CALLS[key]
     return _CALLS[key]
 
 

@@ -49,8 +49,8 @@ def usable_image(x: Tensor) -> Tensor:
 
 
 def call(plan: Plan, *operands: Tensor) -> Tensor:
-    """Runs a plan and returns its result. Its workspace on a GPU is allocated by PyTorch, so that other layers reuse it
-    after this call. Otherwise each of the 150 plans of a network of fifty layers could keep up to 1 GiB.
+    """Runs a plan and returns its result. Its workspace on a GPU is allocated by PyTorch, so that PyTorch's own
+    operators reuse it after this call. Otherwise plans would keep the largest workspace on each stream, up to 1 GiB.
     """
     scratch, memory = _scratch(plan, operands[0])
     result: Tensor = plan(*operands) if memory is None else plan.call_on(memory, *operands)

@@ -38,6 +38,7 @@ struct Note {
 
 std::vector<size_t> sizes{8, 8};  // of the arguments of every kernel
 int answer = kSuccess;            // of launches
+uint64_t finished = 0;            // handle of the stream that was waited for last
 int contexts = 0;                 // pushed on top of the current one
 
 int cuInit(unsigned) { return kSuccess; }
@@ -72,6 +73,7 @@ int cuStreamGetId(Handle stream, uint64_t* number) {
     *number = reinterpret_cast<uint64_t>(stream);
     return kSuccess;
 }
+int cuStreamSynchronize(Handle stream) { finished = reinterpret_cast<uint64_t>(stream); return kSuccess; }
 int cuThreadExchangeStreamCaptureMode(int*) { return kSuccess; }
 int cuMemAlloc(uint64_t* address, size_t bytes) {
     *address = reinterpret_cast<uint64_t>(aligned_alloc(256, (bytes + 255) / 256 * 256));
@@ -169,8 +171,8 @@ const std::unordered_map<std::string, void*> kFunctions{
     ONE(cuCtxPopCurrent), ONE(cuCtxSynchronize), ONE(cuEventCreate), ONE(cuEventDestroy), ONE(cuMemAlloc),
     ONE(cuMemFree), ONE(cuModuleLoadData), ONE(cuModuleUnload), ONE(cuModuleGetFunction), ONE(cuFuncGetAttribute),
     ONE(cuFuncSetAttribute), ONE(cuFuncGetParamInfo), ONE(cuGetErrorString), ONE(cuLaunchKernelEx),
-    ONE(cuLaunchKernel), ONE(cuStreamGetCaptureInfo), ONE(cuStreamGetId), ONE(cuThreadExchangeStreamCaptureMode),
-    ONE(cuTensorMapEncodeIm2col), ONE(cuTensorMapReplaceAddress),
+    ONE(cuLaunchKernel), ONE(cuStreamGetCaptureInfo), ONE(cuStreamGetId), ONE(cuStreamSynchronize),
+    ONE(cuThreadExchangeStreamCaptureMode), ONE(cuTensorMapEncodeIm2col), ONE(cuTensorMapReplaceAddress),
 #undef ONE
 };
 
@@ -189,5 +191,6 @@ int cuGetProcAddress(const char* symbol, void** function, int version, uint64_t 
 const Note* warpsmith_note() { return &note; }
 const Note* warpsmith_note_before() { return &before; }
 void warpsmith_answer(int status) { answer = status; }
+uint64_t warpsmith_finished() { return finished; }
 void warpsmith_sizes(const size_t* given, size_t count) { sizes.assign(given, given + count); }
 }

@@ -36,7 +36,12 @@ PaddingOption = Annotated[
     ),
 ]
 PaddingModeOption = Annotated[
-    str, typer.Option("--padding-mode", help=f"What these are, as in PyTorch: {', '.join(PaddingMode)}.")
+    str,
+    typer.Option(
+        "--padding-mode",
+        help=f"What these are, as in PyTorch: {', '.join(PaddingMode)}. reflect leaves the pixel at the edge out, and "
+        "mirror is the same; other libraries' names, such as edge and wrap, are known too.",
+    ),
 ]
 DilationOption = Annotated[
     str, typer.Option("--dilation", metavar="N|ROWS,COLUMNS", help="Input pixels from one tap to the next.")

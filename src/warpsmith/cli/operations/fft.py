@@ -9,6 +9,7 @@ import typer
 from warpsmith.cli.options import sizes
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
 from warpsmith.generator.fft.signals import REPEATING, Border
+from warpsmith.generator.padding import Outside, warn_of_reflect
 from warpsmith.generator.problem import member
 
 SizeOption = Annotated[
@@ -38,8 +39,9 @@ BorderOption = Annotated[
     typer.Option(
         "--border",
         metavar="MODE:PADS",
-        help=f"Elements that stand before and behind that part in place of zeros, such as reflect:2+1x3 for two rows "
-        f"above, one below and three columns on each side; MODE is one of {', '.join(REPEATING)}.",
+        help=f"Elements that stand before and behind that part in place of zeros, such as mirror:2+1x3 for two rows "
+        f"above, one below and three columns on each side; MODE is one of {', '.join(REPEATING)}, or another library's "
+        "name. reflect leaves the element at the edge out, as in NumPy and PyTorch; mirror says so without a warning.",
     ),
 ]
 NormOption = Annotated[
@@ -77,6 +79,7 @@ def fft(
     together: TogetherOption = None,
 ) -> Fft:
     """Batched Fourier transforms of one or two dimensions, with the conventions of numpy.fft."""
+    warn_of_reflect(border, Outside.MIRROR)
     return Fft(
         size=sizes(size, "--size"),
         batch=batch,

@@ -13,6 +13,7 @@ from warpsmith.cli.options import extent, pair
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.problem import ACCURACIES
+from warpsmith.generator.padding import Outside, warn_of_reflect
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, member
 
 _DTYPES = ", ".join(PIXELS)
@@ -38,7 +39,8 @@ BorderOption = Annotated[
         "--border",
         help=f"Pixels outside the image, as in scipy.ndimage: {', '.join(Border)}; "
         "or another library's name: edge or replicate (nearest), symmetric (reflect), reflect101 (mirror), "
-        "circular (wrap).",
+        "circular (wrap). reflect repeats the pixel at the edge, as in SciPy and OpenCV: symmetric says so without a "
+        "warning; NumPy's and PyTorch's reflect is mirror.",
     ),
 ]
 CvalOption = Annotated[float, typer.Option("--cval", help="Value outside the image, for --border constant.")]
@@ -110,6 +112,7 @@ def filter2d(
 ) -> Filter2d:
     """Image filter: correlation with a small filter, as scipy.ndimage.correlate computes it."""
     taps = extent(filter_size, "--filter")
+    warn_of_reflect(border, Outside.SYMMETRIC)
     values, known = (None, 1) if weights is None else read_weights(weights, taps, filters)
     return Filter2d(
         image=extent(image, "--image"),

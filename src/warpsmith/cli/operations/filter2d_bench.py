@@ -51,6 +51,7 @@ from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.filter2d.problem import ACCURACIES
 from warpsmith.generator.gate import Gate, IllegalConfig
+from warpsmith.generator.padding import Outside, warn_of_reflect
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, member
 from warpsmith.generator.registry import families_for
 from warpsmith.store.record import FailureKind
@@ -76,7 +77,14 @@ FiltersOption = Annotated[
         "--filter", metavar="ROWSxCOLUMNS", help="Size of the filter. Repeatable; default 2x2 to 7x7, with --sweep 3x3."
     ),
 ]
-BorderOption = Annotated[str, typer.Option("--border", help=f"One of {', '.join(Border)}, or another library's name.")]
+BorderOption = Annotated[
+    str,
+    typer.Option(
+        "--border",
+        help=f"One of {', '.join(Border)}, or another library's name. reflect repeats the pixel at the edge, as in "
+        "SciPy and OpenCV; symmetric is the same.",
+    ),
+]
 DTypeOption = Annotated[str, typer.Option("--dtype", help=f"Element type: {', '.join(PIXELS)}.")]
 WeightsOption = Annotated[
     Path | None, typer.Option("--weights", metavar="FILE.npy", help="Known weights of the one --filter.")
@@ -129,6 +137,7 @@ def bench_filter2d(
 
     The default is the workload of Iandola et al. 2013.
     """
+    warn_of_reflect(border, Outside.SYMMETRIC)
     problems = [
         Filter2d(
             extent(image, "--image"),
