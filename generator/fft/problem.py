@@ -63,6 +63,12 @@ class Order(enum.StrEnum):
     are reversed as n/2 numbers, and the last column stays the last."""
 
 
+PLANES_REACH = 2.0
+"""Octaves of the batch from which on a family's default is better than another batch's winner, for planes of 8x8 to
+128x128. Winners from 4 octaves and more away took 1.125 times the best of both (c2r, 31 batches, 1.55 at most),
+defaults 1.025; winners of lines took 1.015 and their defaults 1.114 (42 batches, H200).
+"""
+
 __all__ = ["Fft", "Kind", "Layout", "Norm", "Order"]
 
 
@@ -312,6 +318,15 @@ class Fft(Problem):
     def distance(self, other: Problem) -> float | None:
         """Octaves of the batch; other differences count as fixed numbers of octaves, up to a limit."""
         return between_transforms(self, other) if isinstance(other, Fft) else None
+
+    def is_answered_by(self, other: Problem) -> bool:
+        """As for any problem; planes in the order of their batch take no winner of a batch over PLANES_REACH octaves
+        away.
+        """
+        far = self.distance(other)
+        is_near = far is not None and far <= PLANES_REACH
+        has_planes = len(self.size) == 2 and self.layout is Layout.BATCH and self.tiling is None
+        return super().is_answered_by(other) and (is_near or not has_planes)
 
     def is_resized(self, other: Problem) -> bool:
         """True if the problems differ only in the batch, the planes and tiles per plane, or a product's results."""
