@@ -119,12 +119,54 @@ def draw_batches(figure: int) -> Callable[[Sequence[Row], Path], None]:
 
 
 def small_filters_table(rows: Sequence[Row]) -> str:
-    """Table of section 5.4: our transforms in place of cuFFT's, beside the paper's figures."""
-    measured = [row for row in rows if "key" in row and lines.is_measured(row)]
-    by_size = tables.grouped(measured, lambda row: int(row["y"]) + int(row["k"]) - 1)
-    sizes = [(f"{size}x{size}", *tables.summary(tables.pipelines(own))) for size, own in sorted(by_size.items())]
-    whole = tables.small_filters(measured)
-    return "\n\n".join([measured_by(rows), whole, table(("image", *tables.SUMMARY), sizes)])
+    """Tables of section 5.4: our transforms in place of cuFFT's beside the paper's figures, and the best family beside
+    cuDNN.
+    """
+    points = [row for row in rows if "key" in row and lines.is_measured(row)]
+    beside = [row for row in points if "ratio" in row]
+    parts = [measured_by(rows), tables.small_filters(points)]
+    header = "our transforms over cuFFT's: {}"
+    for name, size in (("image", _image_side), ("planes", _planes)):
+        parts.append(_summaries(header.format(name), points, size, tables.pipelines))
+    for name, size in (("image", _image_side), ("planes", _planes)):
+        parts.append(_summaries(f"best family over cuDNN: {name}", beside, size, _ratios))
+    return "\n\n".join(parts)
+
+
+def _image_side(row: Row) -> int:
+    return int(row["y"]) + int(row["k"]) - 1
+
+
+def _planes(row: Row) -> int:
+    return int(row["S"])
+
+
+def _ratios(rows: Sequence[Row]) -> list[float]:
+    return [row["ratio"] for row in rows]
+
+
+def _summaries(
+    header: str, rows: Sequence[Row], key: Callable[[Row], int], ratios: Callable[[Sequence[Row]], list[float]]
+) -> str:
+    """Table of speed-ups, grouped by a key."""
+    groups = sorted(tables.grouped(rows, key).items())
+    return table((header, *tables.SUMMARY), [(str(name), *tables.summary(ratios(own))) for name, own in groups])
+
+
+def paths_table(rows: Sequence[Row]) -> str:
+    """Table of the best time of each memory path, in us, by filter."""
+    found = {(row["path"], row["filter"]): row for row in rows if "key" in row}
+    filters = list(dict.fromkeys(name for _, name in found))
+    lowest = {each: min(row["us"] for (_, name), row in found.items() if name == each) for each in filters}
+    cells = [
+        (path, *(_path_cell(found.get((path, each)), lowest[each]) for each in filters))
+        for path in dict.fromkeys(path for path, _ in found)
+    ]
+    return "\n\n".join([measured_by(rows), table(("path, us (times the best)", *filters), cells)])
+
+
+def _path_cell(row: Row | None, lowest: float) -> str:
+    return "" if row is None else f"{row['us']:.1f} ({row['us'] / lowest:.2f})"
 
 
 PUBLICATIONS = (
@@ -134,6 +176,7 @@ PUBLICATIONS = (
         {"fft-figure7.svg": draw_batches(7), "fft-figure8.svg": draw_batches(8)},
     ),
     Publication("conv2d-small", {"conv2d-small": small_filters_table}),
+    Publication("filter-paths", {"filter-paths": paths_table}),
 )
 
 
