@@ -11,6 +11,7 @@ from warpsmith.cli.operations.conv2d_bench import bench_conv2d
 from warpsmith.cli.operations.fft_bench import bench_fft
 from warpsmith.cli.operations.filter1d_bench import bench_filter1d
 from warpsmith.cli.operations.filter2d_bench import bench_filter2d
+from warpsmith.cli.operations.ladder_bench import bench_ladder
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.fft import Fft
@@ -35,4 +36,5 @@ def register(app: typer.Typer) -> None:
     )
     for name, bench in BENCHES.items():
         group.command(name)(bench)
+    group.command("ladder")(bench_ladder)
     app.add_typer(group, name="bench")
