@@ -20,15 +20,14 @@ constexpr int kDown = 8;
 
 using Sums = float[kThreadRows];
 
-// Loads the pixel under the first tap of the result at (row, column).
+// Loads the pixel at (row, column), counted from that under the first tap of result (0, 0).
 __device__ __forceinline__ float pixel(const float* plane, int row, int column) {
     const int at = row * kSourceColumns + column;
     return __ldg(plane + at);
 }
 
 // Adds the products of one channel to the sums of a thread, whose first result is at (row, column).
-__device__ __forceinline__ void add_channel(const float* plane, const float* weights,
-                                            int row, int column, Sums& sums) {
+__device__ __forceinline__ void add_channel(const float* plane, const float* weights, int row, int column, Sums& sums) {
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
 #pragma unroll

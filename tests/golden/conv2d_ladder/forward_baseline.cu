@@ -22,7 +22,8 @@ constexpr int kDown = 8;
 
 using Sums = float[kThreadRows];
 
-// Loads the pixel under the first tap of the result at (row, column); returns 0 in the padding.
+// Loads the pixel at (row, column), counted from that under the first tap of result (0, 0).
+// Returns 0 in the padding.
 __device__ __forceinline__ float pixel(const float* plane, int row, int column) {
     row -= kAbove;
     column -= kLeft;
@@ -34,8 +35,7 @@ __device__ __forceinline__ float pixel(const float* plane, int row, int column) 
 }
 
 // Adds the products of one channel to the sums of a thread, whose first result is at (row, column).
-__device__ __forceinline__ void add_channel(const float* plane, const float* weights,
-                                            int row, int column, Sums& sums) {
+__device__ __forceinline__ void add_channel(const float* plane, const float* weights, int row, int column, Sums& sums) {
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
 #pragma unroll

@@ -21,7 +21,7 @@ constexpr int kDown = 8;
 using Taps = float[kFilterRows][kFilterColumns];  // weights, or pixels under them
 using Sums = float[kThreadRows];
 
-// Loads the pixel under the first tap of the result at (row, column).
+// Loads the pixel at (row, column), counted from that under the first tap of result (0, 0).
 __device__ __forceinline__ float pixel(const float* plane, int row, int column) {
     const int at = row * kSourceColumns + column;
     return __ldg(plane + at);
@@ -39,8 +39,7 @@ __device__ __forceinline__ void load_taps(const float* weights, Taps& taps) {
 }
 
 // Adds the products of one channel to the sums of a thread, whose first result is at (row, column).
-__device__ __forceinline__ void add_channel(const float* plane, const Taps& taps,
-                                            int row, int column, Sums& sums) {
+__device__ __forceinline__ void add_channel(const float* plane, const Taps& taps, int row, int column, Sums& sums) {
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
 #pragma unroll

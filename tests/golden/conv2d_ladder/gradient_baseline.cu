@@ -19,13 +19,13 @@ constexpr int kLeft = 1;
 constexpr int kThreadRows = 1;  // rows of results of a thread
 constexpr int kAcross = 32;  // threads of a block along a row
 constexpr int kDown = 8;
-
 constexpr int kThreads = kAcross * kDown;
 constexpr int kPartials = kThreads;
 constexpr int kWeights = 9216;
 constexpr int kZeroThreads = 256;
 
-// Loads the pixel under the first tap of the result at (row, column); returns 0 in the padding.
+// Loads the pixel at (row, column), counted from that under the first tap of result (0, 0).
+// Returns 0 in the padding.
 __device__ __forceinline__ float pixel(const float* plane, int row, int column) {
     row -= kAbove;
     column -= kLeft;

@@ -17,7 +17,6 @@ constexpr int kFilterColumns = 3;
 constexpr int kThreadRows = 4;  // rows of results of a thread
 constexpr int kAcross = 32;  // threads of a block along a row
 constexpr int kDown = 8;
-
 constexpr int kThreads = kAcross * kDown;
 constexpr int kWarps = kThreads / 32;
 constexpr int kPartials = kWarps;
@@ -26,7 +25,7 @@ constexpr int kZeroThreads = 256;
 
 using Last = double;  // type of the sums that shuffles add up
 
-// Loads the pixel under the first tap of the result at (row, column).
+// Loads the pixel at (row, column), counted from that under the first tap of result (0, 0).
 __device__ __forceinline__ float pixel(const float* plane, int row, int column) {
     const int at = row * kSourceColumns + column;
     return __ldg(plane + at);

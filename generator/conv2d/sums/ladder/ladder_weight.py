@@ -27,6 +27,7 @@ from warpsmith.generator.conv2d.sums.ladder.ladder_choices import (
 from warpsmith.generator.conv2d.sums.ladder.ladder_image import BASELINE, NAME
 from warpsmith.generator.conv2d.sums.ladder.ladder_plane import COPY, SUM, LadderPlane, PlaneCopy, has_room
 from warpsmith.generator.device import Device
+from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.program import Launch, Pointer, Program, Unit
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
@@ -122,6 +123,11 @@ class LadderWeight:
 
 class LadderWeights(LayerSide):
     """wgrad."""
+
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        if problem.nonfinite is NonFinite.WINDOW:
+            return "multiplies pixels by zeros beside dy, and a NaN among them: needs nonfinite any"
+        return None
 
     def space(self, problem: Conv2d, device: Device) -> Space:
         return Space(
