@@ -235,6 +235,7 @@ class TestMaskedGradient:
                 read = {type(argument) for step in others for argument in _in_memory(step) if argument.buffer == MASKED}
                 assert read
                 assert made.units[1:] == program.units
+                assert made.family == program.family
                 kinds |= read
         assert TensorMap in kinds
 

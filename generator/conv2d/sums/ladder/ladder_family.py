@@ -6,6 +6,8 @@ answer nor win: atomic additions give other bits from run to run, and `conv2d_di
 
 from __future__ import annotations
 
+import dataclasses
+
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import SidedFamily
 from warpsmith.generator.conv2d.sums.ladder.ladder_choices import Mask, why_not_a_ladders_layer
@@ -51,4 +53,5 @@ class MaskedLadder(Family[MaskedGradient]):
         return Config.of({**values, "mask": Mask.FUSED.value})
 
     def program(self, problem: MaskedGradient, config: Config) -> Program:
-        return LadderImage.of(problem.layer, config, Mask(config.text("mask"))).program(problem.layer, config)
+        image = LadderImage.of(problem.layer, config, Mask(config.text("mask")))
+        return dataclasses.replace(image.program(problem.layer, config), family=self.name)

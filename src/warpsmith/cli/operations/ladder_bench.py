@@ -134,7 +134,12 @@ class Climbed:
         ours = self.programs[OURS]
         own = {**self._row(OURS, first, None, ours.config.values()), "family": ours.family}
         beside = [
-            {"name": each.name, **_times(each.timing), "over_baseline": self.over(first, each.timing)}
+            {
+                "name": each.name,
+                "note": each.note,
+                **_times(each.timing),
+                "over_baseline": self.over(first, each.timing),
+            }
             for each in self.standings.baselines
         ]
         return [*rungs, own, *beside]
@@ -187,12 +192,14 @@ class Climbed:
         return name, config, format_time(row["median_ns"]), spread, *speed_ups, *counts
 
     def _changes(self, row: Mapping[str, Any]) -> str:
-        """The whole config of the first rung and what others change in the rung before; the family of our answer."""
+        """The whole config of the first rung and what others change in the rung before; the family of our answer; why
+        a baseline was timed otherwise.
+        """
         if "family" in row:
             return str(row["family"])
         rungs = {rung.name: rung for rung in self.ladder.rungs}
         if row["name"] not in rungs:
-            return "-"
+            return row["note"] or "-"
         rung = rungs[row["name"]]
         old = rungs[rung.before].config.values() if rung.before else {}
         return ", ".join(f"{name}={value}" for name, value in rung.config.items if old.get(name) != value)
