@@ -22,17 +22,25 @@ class Operation:
     text alone."""
     simplest_name: str
     """Name of `simplest`."""
+    studied: Mapping[str, Callable[[], Family]] = dataclasses.field(default_factory=dict)
+    """Families that no search meets unless it names them (`named_family`), such as the kernels of a document, kept for
+    comparison."""
 
     def __post_init__(self) -> None:
         if self.simplest_name not in self.listed:
             raise ValueError(f"the simplest family of {self.name} is none of its families")
-        if strays := [name for name in self.listed if not name.startswith(f"{self.name}_")]:
+        if strays := [name for name in (*self.listed, *self.studied) if not name.startswith(f"{self.name}_")]:
             raise ValueError(f"families of {self.name} must be named after it: {', '.join(strays)}")
 
     @property
     def name(self) -> str:
         """Name in keys, stores and on the command line."""
         return self.problem.operation
+
+    def named(self, name: str) -> Family | None:
+        """Family of that name, one that is `studied` included; None if there is none."""
+        found = self.listed.get(name) or self.studied.get(name)
+        return None if found is None else found()
 
     @property
     def families(self) -> tuple[Family, ...]:

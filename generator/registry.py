@@ -101,8 +101,8 @@ def simplest_family(operation: str) -> Family | None:
 
 def family_named(name: str) -> Family | None:
     """Family of that name; None for a name that this version does not know."""
-    found = (operation.listed.get(name) for operation in OPERATIONS.values())
-    return next((family() for family in found if family is not None), None)
+    found = (operation.named(name) for operation in OPERATIONS.values())
+    return next((family for family in found if family is not None), None)
 
 
 def is_simplest(family: str) -> bool:

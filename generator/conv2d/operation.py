@@ -50,6 +50,8 @@ _FAMILIES = families_in(
     },
 )
 
-CONV2D = Operation(Conv2d, _FAMILIES, "conv2d_plain")
+_STUDIED = families_in("warpsmith.generator.conv2d", {"conv2d_ladder": "sums.ladder.ladder_family:Conv2dLadder"})
+
+CONV2D = Operation(Conv2d, _FAMILIES, "conv2d_plain", _STUDIED)
 """The simplest family has one thread per result of an image, one block per result of a weight, and no constraint on the
 problem."""

@@ -127,9 +127,9 @@ class Testbed:
     def _stress_data(self, seed: int, *, finals: bool) -> Dataset | None:
         """Stress data; None if their reference would delay a search, or if they do not fit in memory."""
         most_terms = STRESS_TERMS_THERE if self._data.is_made_on_device else None
-        if not (finals or is_quick(self._problem, most_terms)):
+        if not (finals or is_quick(self._problem, most_terms, self._judge)):
             return None
-        draw = functools.partial(stress_operands, self._problem, seed)
+        draw = functools.partial(stress_operands, self._problem, seed, self._judge)
         try:
             slack = self._judge.stress_slack(self._problem)
             given = (self._guard_bytes, self._compiler, draw, slack, self._judge, self._lock)

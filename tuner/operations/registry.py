@@ -64,9 +64,10 @@ def random_operands(problem: Problem, seed: int, judge: Judge[Any] | None = None
     return {**(judge or judge_of(problem)).inputs(problem, np.random.default_rng(seed)), **_known(problem)}
 
 
-def stress_operands(problem: Problem, seed: int) -> Operands:
-    """Inputs for `problem` that are hard on rounding errors. Inputs whose values the problem knows get these values."""
-    return {**judge_of(problem).stress_inputs(problem, np.random.default_rng((seed, 1))), **_known(problem)}
+def stress_operands(problem: Problem, seed: int, judge: Judge[Any] | None = None) -> Operands:
+    """Inputs for `problem` that are hard on rounding errors, drawn as those of `random_operands` are."""
+    able = judge or judge_of(problem)
+    return {**able.stress_inputs(problem, np.random.default_rng((seed, 1))), **_known(problem)}
 
 
 def _known(problem: Problem) -> Operands:
@@ -119,7 +120,7 @@ def import_ahead(problem: Problem, kind: DeviceKind, judge: Judge[Any] | None = 
     able = judge or judge_of(problem)
     with contextlib.suppress(Exception):
         small = able.smaller(problem)
-        for maker in able.peers(small, random_operands(small, seed=0), kind, 1):
+        for maker in able.peers(small, random_operands(small, 0, able), kind, 1):
             if package := next(filter(find_spec, maker.packages), None):
                 importlib.import_module(package)
 
@@ -132,7 +133,7 @@ def warm_up(problem: Problem, operands: Operands, kind: DeviceKind, judge: Judge
     able = judge or judge_of(problem)
     small = able.smaller(problem)
     wanted = {maker.name for maker in able.peers(problem, operands, kind, 1) if maker.why_not is None}
-    for maker in able.peers(small, random_operands(small, seed=0), kind, 1):
+    for maker in able.peers(small, random_operands(small, 0, able), kind, 1):
         peer = maker.made() if maker.name in wanted else None
         if isinstance(peer, Peer):
             with contextlib.suppress(Exception):

@@ -12,6 +12,7 @@ from warpsmith.cli.operations.conv2d_bench import bench_conv2d
 from warpsmith.cli.operations.fft_bench import bench_fft
 from warpsmith.cli.operations.filter1d_bench import bench_filter1d
 from warpsmith.cli.operations.filter2d_bench import bench_filter2d
+from warpsmith.cli.operations.ladder_bench import bench_ladder
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.fft import Fft
@@ -38,4 +39,5 @@ def register(app: typer.Typer) -> None:
     for name, bench in BENCHES.items():
         group.command(name)(bench)
     group.command("memory")(bench_memory)
+    group.command("ladder")(bench_ladder)
     app.add_typer(group, name="bench")

@@ -59,11 +59,11 @@ def torch_peer(
 
     PyTorch's convolution pads an axis equally on both sides, with zeros. If the sides differ, or the padding repeats
     pixels, it pads in a separate step, as PyTorch's own layers do, and a gradient of the image goes back through that
-    step. Both are part of the timed work.
+    step. Both are part of the timed work. A gradient behind a ReLU, of results `y`, is masked in a separate step too.
 
     Args:
         problem: problem to compute.
-        operands: the problem's inputs.
+        operands: the problem's inputs, and for dgrad behind a ReLU its results `y`.
         kind: kind of the device.
         sets: number of buffer sets. PyTorch allocates each output anew and keeps `sets` of them, so that it reuses the
             oldest.
@@ -89,11 +89,17 @@ def torch_peer(
             raise RuntimeError("the peer has not run")
         return array_of(outputs[0], torch)
 
-    library = f"cudnn {torch.backends.cudnn.version()} through " if on_gpu else ""
     arithmetic = " in tf32" if is_tf32 else "" if problem.dtype is DType.FLOAT32 else f" in {problem.dtype}"
-    where = f"{arithmetic}{'' if on_gpu else ' on the CPU'}{', channels last' if is_last else ''}"
-    name = f"{library}torch {torch.__version__} conv2d {problem.pass_}{where}"
+    behind = " behind a ReLU" if "y" in operands else ""
+    name = _name(torch, f"conv2d {problem.pass_}{behind}{arithmetic}", on_gpu=on_gpu, channels_last=is_last)
     return Peer(name, run, result, tolerance=TF32_TOLERANCE if is_tf32 else HALF_TOLERANCES.get(problem.dtype))
+
+
+def _name(torch: Any, what: str, *, on_gpu: bool, channels_last: bool) -> str:
+    """Name of a peer that computes `what`."""
+    library = f"cudnn {torch.backends.cudnn.version()} through " if on_gpu else ""
+    where = f"{'' if on_gpu else ' on the CPU'}{', channels last' if channels_last else ''}"
+    return f"{library}torch {torch.__version__} {what}{where}"
 
 
 @contextlib.contextmanager
@@ -185,7 +191,8 @@ def _computation(problem: Conv2d, torch: Any, *, channels_last: bool) -> Callabl
 
     def dgrad(given: Mapping[str, Any]) -> Any:
         shape = problem.input if even else (*problem.input[:2], *problem.padded_size)
-        dx = backward(given["dy"], placeholder(given["dy"], list(shape)), given["w"], (True, False, False))[0]
+        dy = torch.ops.aten.threshold_backward(given["dy"], given["y"], 0) if "y" in given else given["dy"]
+        dx = backward(dy, placeholder(dy, list(shape)), given["w"], (True, False, False))[0]
         dx = dx if even else _folded(problem, torch, dx, pads)
         if problem.bias:
             dx = dx.add_(given["b"][:, None, None])

@@ -137,8 +137,8 @@ def conv2d(
         mode = member(PaddingMode, padding_mode, "padding_mode")
         made = functools.partial(Conv2d, pass_=member(Pass, pass_, "pass"), padding_mode=mode)
     pads: Any = padding if padding in ("same", "valid") else _pair(padding, "--padding", ", same or valid")
-    images, channels, rows, columns = _four(input_shape, "--input", "N,C,H,W, such as 32,64,56,56")
-    filters, own, tap_rows, tap_columns = _four(weight, "--weight", "K,C/G,R,S, such as 64,64,3,3")
+    images, channels, rows, columns = four(input_shape, "--input", "N,C,H,W, such as 32,64,56,56")
+    filters, own, tap_rows, tap_columns = four(weight, "--weight", "K,C/G,R,S, such as 64,64,3,3")
     return made(
         input=(images, channels, rows, columns),
         weight=(filters, own, tap_rows, tap_columns),
@@ -179,7 +179,7 @@ def _nbytes(text: str, name: str) -> int:
     return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2]]
 
 
-def _four(text: str, name: str, form: str) -> list[int]:
+def four(text: str, name: str, form: str) -> list[int]:
     """Four numbers of a text such as `32,64,56,56`. Raises BadArgument."""
     if re.fullmatch(r"\s*\d+\s*(,\s*\d+\s*){3}", text) is None:
         raise BadArgument(f"{name} must be {form}; got {text!r}")
