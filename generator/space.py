@@ -131,14 +131,27 @@ class Space:
     """
 
     def __init__(self, parameters: tuple[Parameter, ...], constraints: tuple[Constraint, ...]) -> None:
-        names = {parameter.name for parameter in parameters}
+        names = frozenset(parameter.name for parameter in parameters)
         for constraint in constraints:
             if not names.issuperset(constraint.parameters):
                 unknown = sorted(set(constraint.parameters) - names)
                 raise ValueError(f"constraint {constraint.why!r} reads unknown parameters {unknown}")
-        self.parameters = parameters
-        self.constraints = constraints
+        self._parameters = parameters
+        self._constraints = constraints
         self._names = names
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return self._parameters
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        return self._constraints
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the parameters."""
+        return self._names
 
     @classmethod
     def joined(cls, spaces: Mapping[str, Space]) -> Space:
@@ -183,6 +196,14 @@ class Space:
             raise ValueError(f"unknown parameters {sorted(unknown)}; the space has {[p.name for p in self.parameters]}")
         narrowed = (_narrowed(each, wanted.get(each.name, each.values)) for each in self.parameters)
         return Space(tuple(narrowed), self.constraints)
+
+    def within(self, config: Config) -> Space:  # noqa: ARG002 - a space with branches has a smaller one
+        """The part of this space without branches in which a legal `config` is; see `BranchingSpace`."""
+        return self
+
+    def with_rules(self, changed: Callable[[Constraint], Constraint]) -> Space:
+        """This space with other constraints, which read the same parameters."""
+        return Space(self.parameters, tuple(map(changed, self.constraints)))
 
     def integers(self) -> dict[str, list[int]]:
         """The integer values of each parameter, by its name, in the parameter's order."""

@@ -13,6 +13,7 @@ import bisect
 import random
 from collections.abc import Container, Sequence
 
+from warpsmith.generator.branching_space import BranchingSpace
 from warpsmith.generator.space import Config, Space
 from warpsmith.tuner.search.additive import Additive, Expected, Item
 
@@ -47,10 +48,9 @@ class Neighbours:
     ) -> None:
         self._expected = expected
         self._space, self._tried, self._rng = space, tried, rng
-        values = {parameter.name: parameter.values for parameter in space.parameters}
-        self._choices = [[(name, value) for value in values[name]] for name in sorted(values)]
-        """Possible items at each position of a config's items."""
-        self._model = Additive(space, expected)
+        self._choices: dict[Space, list[list[Item]]] = {}
+        """Possible items at each position of a config's items, for each branch of the space."""
+        self._model = Additive(expected)
         self._times: dict[Config, float | None] = {}
         self._fastest: list[tuple[float, Config]] = []
         self._failed: list[Config] = []
@@ -148,23 +148,37 @@ class Neighbours:
     def _rank(self) -> None:
         candidates = dict(self._changed() for _ in range(CANDIDATES))
         cost = self._model.costs(self._fastest, self._failed)
-        scores = {items: sum(map(cost.__getitem__, items)) for items in candidates}
+        scores = {items: sum(cost.get(item, 0.0) for item in items) for items in candidates}
         if self._expected is not None:
             scores = {items: score + self._expected(Config(items)) for items, score in scores.items()}
         order = sorted(scores, key=scores.__getitem__, reverse=True)  # pop() takes the likeliest
         self._ranked = [(items, candidates[items]) for items in order]
 
     def _changed(self) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-        """The items of one of the best configs with one to CHANGES parameters drawn anew, and the names of these."""
+        """The items of one of the best configs with one to CHANGES parameters drawn anew, and the names of these.
+
+        With another branch of the space the other parameters follow, and nothing is left to check.
+        """
         draw = self._rng.random  # a tenth of the time of randrange
-        items = list(self._fastest[int(draw() * min(self._among, len(self._fastest)))][1].items)
+        config = self._fastest[int(draw() * min(self._among, len(self._fastest)))][1]
+        items, among = list(config.items), self._choices_beside(config)
         changed = []
         for _ in range(1 + int(draw() * CHANGES)):
             place = int(draw() * len(items))
-            choices = self._choices[place]
+            choices = among[place]
             items[place] = choices[int(draw() * len(choices))]
             changed.append(items[place][0])
+        if isinstance(self._space, BranchingSpace) and self._space.branching.name in changed:
+            branch = {self._space.branching.name: self._space.drawn_branch(self._rng)}
+            return (self._space.like({**dict(items), **branch}) or config).items, ()
         return tuple(items), tuple(changed)
+
+    def _choices_beside(self, config: Config) -> list[list[Item]]:
+        space = self._space.within(config)
+        if space not in self._choices:
+            values = {parameter.name: parameter.values for parameter in space.parameters}
+            self._choices[space] = [[(name, value) for value in values[name]] for name in sorted(values)]
+        return self._choices[space]
 
 
 def _time(known: tuple[float, Config]) -> float:

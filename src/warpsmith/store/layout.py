@@ -4,7 +4,7 @@ tables.
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """Number of revisions in `migrations/versions`. Revision N is named N in four digits."""
 
 VERSION_TABLE = "warpsmith_version"
@@ -42,6 +42,9 @@ REKEYED_SINCE = 6
 
 CEILINGS_SINCE = 7
 """First schema with the devices' measured ceilings."""
+
+BASES_SINCE = 8
+"""First schema in which the configs of Fourier families have a basis."""
 
 CEILINGS_COLUMNS = ("created_at", "driver", "compiler", "spec")
 """Columns of ceilings beside the device's key."""

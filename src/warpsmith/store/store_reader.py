@@ -15,6 +15,7 @@ from warpsmith.generator.device import Device
 from warpsmith.store import rows, sqlite
 from warpsmith.store.ceilings import StoredCeilings, ceilings_of
 from warpsmith.store.changes import file_state
+from warpsmith.store.fourier_bases import names_before, of_today, runners_up_of_today, times_of_today
 from warpsmith.store.layout import (
     CEILINGS_COLUMNS,
     CEILINGS_SINCE,
@@ -106,7 +107,7 @@ class StoreReader:
         values: tuple[str, ...] = (problem_key,)
         if device_key is not None:
             mine, values = f"{mine} AND device_key = ?", (problem_key, device_key)
-        return rows.readable(rows.record_of, rows.winners_in_order(self._found(mine, values)))
+        return rows.readable(rows.record_of, rows.winners_in_order(self._winners(mine, values)))
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         return self._kept(StoreReader._records, operation)
@@ -115,14 +116,18 @@ class StoreReader:
         query = f"SELECT * FROM {WINNERS_TABLE}"
         if operation is not None:
             query += f" WHERE problem_key IN (SELECT key FROM {PROBLEMS_TABLE} WHERE operation = ?)"
-        found = self._found(query, () if operation is None else (operation,))
+        found = self._winners(query, () if operation is None else (operation,))
         return rows.readable(rows.record_of, rows.winners_in_order(found))
+
+    def _winners(self, query: str, values: tuple[str, ...]) -> tuple[Row, ...]:
+        return of_today(self._found(query, values), self._schema)
 
     def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
         return self._runners_up("problem_key = ? AND device_key = ?", (problem_key, device_key))
 
     def beaten(self, family: str) -> tuple[Record, ...]:
-        return self._runners_up("family = ?", (family,))
+        names = names_before(family)
+        return self._runners_up(f"family IN ({', '.join('?' * len(names))})", names)
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
         return self._kept(StoreReader._family_times, operation)
@@ -135,7 +140,7 @@ class StoreReader:
             f"WHERE problem_key IN (SELECT key FROM {PROBLEMS_TABLE} WHERE operation = ?)"
         )
         with sqlite.reading(self._path, self._access, self._wait_s) as connection:
-            return FamilyTime.readable(connection.execute(query, (operation,)))
+            return times_of_today(FamilyTime.readable(connection.execute(query, (operation,))), self._schema)
 
     def poisoned(self, device: Device) -> dict[str, Failure]:
         if self._schema < POISONED_SINCE:
@@ -171,7 +176,8 @@ class StoreReader:
     def _runners_up(self, where: str, values: tuple[str, ...]) -> tuple[Record, ...]:
         if self._is_without_runners_up():
             return ()
-        found = rows.in_order(self._found(f"SELECT * FROM {RUNNERS_UP_TABLE} WHERE {where}", values), "family")
+        found = self._found(f"SELECT * FROM {RUNNERS_UP_TABLE} WHERE {where}", values)
+        found = rows.in_order(runners_up_of_today(found, self._schema), "family")
         return rows.readable(rows.record_of, rows.winners_in_order(found))
 
     def _is_without_runners_up(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, delete, select
 
 from warpsmith.store import rows
+from warpsmith.store.fourier_bases import of_today, runners_up_of_today, times_of_today
 from warpsmith.store.layout import RUNNER_UP_IDENTITY, RUNNERS_UP_SINCE, WINNER_IDENTITY
 from warpsmith.store.record import FamilyTime
 from warpsmith.store.rows import Row
@@ -20,14 +21,15 @@ from warpsmith.store.tables import found, matches, of_operation, replace, runner
 def found_winners(connection: Connection, schema: int, *where: ColumnElement[bool]) -> tuple[Row, ...]:
     """Winners as rows of the current schema, by problem and device, and then with the preferred conditions first."""
     kept = [column for column in winners.c if schema >= 3 or column.name != "conditions"]
-    return rows.winners_in_order(found(connection, select(*kept).where(*where)))
+    return rows.winners_in_order(of_today(found(connection, select(*kept).where(*where)), schema))
 
 
 def found_runners_up(connection: Connection, schema: int, *where: ColumnElement[bool]) -> tuple[Row, ...]:
     """Runners-up of a store of that schema, by problem and device, and then with the preferred conditions first."""
     if schema < RUNNERS_UP_SINCE:
         return ()
-    return rows.winners_in_order(rows.in_order(found(connection, select(runners_up).where(*where)), "family"))
+    kept = runners_up_of_today(found(connection, select(runners_up).where(*where)), schema)
+    return rows.winners_in_order(rows.in_order(kept, "family"))
 
 
 def family_times(connection: Connection, schema: int, operation: str) -> tuple[FamilyTime, ...]:
@@ -35,7 +37,8 @@ def family_times(connection: Connection, schema: int, operation: str) -> tuple[F
     if schema < RUNNERS_UP_SINCE:
         return ()
     columns = (runners_up.c[name] for name in FamilyTime._fields)
-    return FamilyTime.readable(connection.execute(select(*columns).where(of_operation(runners_up, operation))))
+    kept = FamilyTime.readable(connection.execute(select(*columns).where(of_operation(runners_up, operation))))
+    return times_of_today(kept, schema)
 
 
 def crown(connection: Connection, row: Row) -> None:

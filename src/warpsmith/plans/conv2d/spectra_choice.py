@@ -27,6 +27,7 @@ from warpsmith.generator.registry import OPERATIONS, family_named
 from warpsmith.plans.conv2d.training_step import Choice, ChosenBy, too_little
 from warpsmith.plans.lookup import exact, find
 from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.poisoned import WRONG_HERE
 from warpsmith.store.store_chain import StoreChain
 from warpsmith.store.store_reader import Winners
 from warpsmith.units import format_time
@@ -146,7 +147,9 @@ def total_ns(matches: Iterable[Match]) -> float | None:
 
 
 def _pipelines(layer: Conv2d) -> list[Pipeline]:
-    return [family for family in OPERATIONS[layer.operation].families if isinstance(family, Pipeline)]
+    """The families with stages, each on every likely basis."""
+    families = (family for family in OPERATIONS[layer.operation].families if isinstance(family, Pipeline))
+    return [each for family in families for each in family.alternatives(layer)]
 
 
 def _bases(layer: Conv2d, device: Device) -> tuple[list[Spectra], list[str]]:
@@ -188,8 +191,15 @@ def _of_basis(
 def _answer(
     problem: Conv2d, able: list[Pipeline], device: Device, stores: StoreChain[Winners]
 ) -> tuple[Match, Pipeline] | None:
-    """The fastest stored answer of some families; else the answer of the family that is likeliest to win."""
-    stored = [(match, family) for family in able if (match := exact(problem, device, stores, family)) is not None]
+    """The fastest stored answer of some families; else the answer of the family that is likeliest to win.
+
+    An answer on another basis does not count: then the default on this one answers, if it is not known to be wrong.
+    """
+    stored = [
+        (match, family)
+        for family in able
+        if (match := exact(problem, device, stores, family)) is not None and _is_of(family, match, problem, device)
+    ]
     timed = [(ns, number) for number, (match, _) in enumerate(stored) if (ns := stored_ns(match)) is not None]
     if timed:
         return stored[min(timed)[1]]
@@ -197,4 +207,16 @@ def _answer(
     if not eligible:
         return None
     likeliest = likeliest_pipeline(eligible, problem, device)
-    return find(problem, device, stores, likeliest.name), likeliest
+    match = find(problem, device, stores, likeliest.name)
+    if _is_of(likeliest, match, problem, device):
+        return match, likeliest
+    gate = Gate(problem, device)
+    program = gate.program(likeliest, gate.default(likeliest))
+    if program.fingerprint in stores.poisoned(device) or program.fingerprint in WRONG_HERE.of(device):
+        return None
+    return Match(MatchKind.DEFAULT, program, None, match.reasons), likeliest
+
+
+def _is_of(pipeline: Pipeline, match: Match, problem: Conv2d, device: Device) -> bool:
+    """Whether a pipeline makes the program of an answer of its family."""
+    return pipeline.is_legal(problem, device, match.program.config)
