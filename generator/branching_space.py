@@ -53,14 +53,17 @@ class BranchingSpace(Space):
     """A space whose configs are those of all branches. Immutable.
 
     Raises:
-        ValueError: none of the likely branches has a config.
+        ValueError: all branches are empty.
     """
 
     def __init__(self, branches: Branches) -> None:
         self._branches = branches
-        found = (each for each in map(branches.space, branches.likely) if isinstance(each, Space))
-        if (main := next(found, None)) is None:
-            raise ValueError(f"no config has {branches.name} {', '.join(branches.likely)}")
+        for values in (branches.likely, branches.values):
+            found = (each for each in map(branches.space, values) if isinstance(each, Space))
+            if (main := next(found, None)) is not None:
+                break
+        else:
+            raise ValueError(f"all {len(branches.values)} values of {branches.name} are empty branches")
         self._main = main
 
     @cached_property
