@@ -65,6 +65,7 @@ class BranchingSpace(Space):
         else:
             raise ValueError(f"all {len(branches.values)} values of {branches.name} are empty branches")
         self._main = main
+        self.names = main.names
 
     @cached_property
     def branching(self) -> BranchingParameter:
@@ -85,11 +86,6 @@ class BranchingSpace(Space):
     def constraints(self) -> tuple[Constraint, ...]:
         """Raises NotImplementedError: branches have constraints of their own, and parameters that others lack."""
         raise NotImplementedError(f"each {self.branching.name} has constraints of its own: take `within` a config")
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the first branch's parameters."""
-        return self._main.names
 
     def within(self, config: Config) -> Space:
         """The branch of a legal config."""

@@ -136,22 +136,9 @@ class Space:
             if not names.issuperset(constraint.parameters):
                 unknown = sorted(set(constraint.parameters) - names)
                 raise ValueError(f"constraint {constraint.why!r} reads unknown parameters {unknown}")
-        self._parameters = parameters
-        self._constraints = constraints
-        self._names = names
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        return self._parameters
-
-    @property
-    def constraints(self) -> tuple[Constraint, ...]:
-        return self._constraints
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the parameters."""
-        return self._names
+        self.parameters = parameters
+        self.constraints = constraints
+        self.names = names
 
     @classmethod
     def joined(cls, spaces: Mapping[str, Space]) -> Space:
@@ -171,8 +158,8 @@ class Space:
     def why_not(self, config: Config) -> str | None:
         """Reason why `config` is not a point of this space, in one line; None if it is one."""
         values = config.values()
-        if values.keys() != self._names:
-            return f"parameters {sorted(values.keys() ^ self._names)} are missing or unknown"
+        if values.keys() != self.names:
+            return f"parameters {sorted(values.keys() ^ self.names)} are missing or unknown"
         for parameter in self.parameters:
             if values[parameter.name] not in parameter.values:
                 return f"{parameter.name}={values[parameter.name]} is not one of {list(parameter.values)}"

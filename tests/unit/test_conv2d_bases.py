@@ -76,7 +76,7 @@ class TestOffered:
 
     @pytest.mark.parametrize("points", [11, 13, 27, 35, 49, 65, 75, 224])
     def test_the_likeliest_first(self, points: int) -> None:
-        """Those out of the three smallest sizes of each axis come first, whatever others are expected to take."""
+        """Pairs of the three smallest sizes of each axis come first, whatever others are expected to take."""
         problem = layer(points)
         found = bases(problem)
         assert found[:LIKELY] == likely_bases(problem)
