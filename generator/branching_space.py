@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
+from warpsmith.errors import one_line
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 ADJACENT = 4
@@ -93,8 +94,9 @@ class BranchingSpace(Space):
         assert isinstance(space, Space)
         return space
 
-    def with_rules(self, changed: Callable[[Constraint], Constraint]) -> BranchingSpace:
-        return BranchingSpace(_Changed(self._branches, lambda space: space.with_rules(changed)))
+    def changed(self, change: Callable[[Space], Space], failed: Callable[[Exception], None]) -> BranchingSpace:
+        """This space with each branch changed; one that cannot be made is empty, and its error goes to `failed`."""
+        return BranchingSpace(_Guarded(self._branches, change, failed))
 
     def why_not(self, config: Config) -> str | None:
         name, value = self._branches.name, config.values().get(self._branches.name)
@@ -114,13 +116,8 @@ class BranchingSpace(Space):
         if any(not values or not known.get(name, set()).issuperset(values) for name, values in wanted.items()):
             Space(self.parameters, ()).narrowed(wanted)  # it raises ValueError for what no branch has
         values = wanted.pop(self._branches.name, None)
-        return BranchingSpace(
-            _Changed(
-                self._branches,
-                lambda space: _narrowed(space, wanted),
-                None if values is None else tuple(value for value in self.branching.values if value in values),
-            )
-        )
+        kept = None if values is None else tuple(value for value in self.branching.values if value in values)
+        return BranchingSpace(_Changed(self._branches, lambda space: _narrowed(space, wanted), kept))
 
     def configs(self) -> Iterator[Config]:
         for space in self._spaces():
@@ -218,9 +215,29 @@ class _Changed(Branches):
 
     def space(self, value: str) -> Space | str:
         if value not in self._made:
-            space = self._branches.space(value)
+            space = self._made_before(value)
             self._made[value] = space if isinstance(space, str) else self._change(space)
         return self._made[value]
+
+    def _made_before(self, value: str) -> Space | str:
+        return self._branches.space(value)
+
+
+class _Guarded(_Changed):
+    """Branches that are changed, and are empty if they cannot be made."""
+
+    def __init__(
+        self, branches: Branches, change: Callable[[Space], Space | str], failed: Callable[[Exception], None]
+    ) -> None:
+        super().__init__(branches, change)
+        self._failed = failed
+
+    def _made_before(self, value: str) -> Space | str:
+        try:
+            return super()._made_before(value)
+        except Exception as error:
+            self._failed(error)
+            return one_line(error)
 
 
 def _narrowed(space: Space, wanted: Mapping[str, tuple[Value, ...]]) -> Space | str:

@@ -188,10 +188,6 @@ class Space:
         """The part of this space without branches in which a legal `config` is; see `BranchingSpace`."""
         return self
 
-    def with_rules(self, changed: Callable[[Constraint], Constraint]) -> Space:
-        """This space with other constraints, which read the same parameters."""
-        return Space(self.parameters, tuple(map(changed, self.constraints)))
-
     def integers(self) -> dict[str, list[int]]:
         """The integer values of each parameter, by its name, in the parameter's order."""
         return {each.name: [value for value in each.values if isinstance(value, int)] for each in self.parameters}

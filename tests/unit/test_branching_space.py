@@ -153,6 +153,20 @@ class TestBranchingSpace:
         assert not space.contains(config(6, 3, 64, 0))
         assert [type(each) for each in noted] == [ZeroDivisionError]
 
+    def test_branches_that_fail_are_empty(self) -> None:
+        class Failing(Sizes):
+            def space(self, value: str) -> Space | str:
+                if value == "12":
+                    raise ZeroDivisionError("by twelve")
+                return super().space(value)
+
+        noted: list[Exception] = []
+        space = guarded(BranchingSpace(Failing()), noted.append)
+        assert noted == []
+        assert space.why_not(config(12, 3, 32, 0)) == "with size=12: by twelve"
+        assert space.like({**config(12, 3, 32, 0).values()}) is not None
+        assert [str(each) for each in noted] == ["by twelve"]
+
     def test_is_named_after_its_branches(self) -> None:
         prints = {BranchingSpace(Sizes(count)).fingerprint for count in (4, 4, 5)}
         assert len(prints) == 2
