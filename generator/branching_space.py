@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from warpsmith.errors import one_line
-from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
+from warpsmith.generator.space import Config, Parameter, Space, Value
 
 ADJACENT = 4
 """Values of the branching parameter on either side of a config's own, in their order, that its neighbours have."""
@@ -53,6 +53,8 @@ class BranchingParameter(Parameter):
 class BranchingSpace(Space):
     """A space whose configs are those of all branches. Immutable.
 
+    Its `constraints` are those of the branches (`within`); it has none itself.
+
     Raises:
         ValueError: all branches are empty.
     """
@@ -82,11 +84,6 @@ class BranchingSpace(Space):
             for each in space.parameters:
                 values[each.name] |= dict.fromkeys(each.values)
         return tuple(Parameter(name, tuple(values[name]), meaning) for name, meaning in meanings.items())
-
-    @property
-    def constraints(self) -> tuple[Constraint, ...]:
-        """Raises NotImplementedError: branches have constraints of their own, and parameters that others lack."""
-        raise NotImplementedError(f"each {self.branching.name} has constraints of its own: take `within` a config")
 
     def within(self, config: Config) -> Space:
         """The branch of a legal config."""

@@ -60,6 +60,10 @@ class Pipeline(Family[P]):
         """
         return (self,)
 
+    def of(self, config: Config) -> Pipeline[P]:  # noqa: ARG002 - likewise
+        """The pipeline that makes the program of a legal config, whose stages do not depend on it."""
+        return self
+
     @abc.abstractmethod
     def stages(self, problem: P) -> tuple[Stage, ...]:
         """Stages for a problem that this family solves, in order; all problems have the same stage names."""

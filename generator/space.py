@@ -136,9 +136,13 @@ class Space:
             if not names.issuperset(constraint.parameters):
                 unknown = sorted(set(constraint.parameters) - names)
                 raise ValueError(f"constraint {constraint.why!r} reads unknown parameters {unknown}")
-        self.parameters = parameters
+        self._parameters = parameters
         self.constraints = constraints
         self.names = names
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return self._parameters
 
     @classmethod
     def joined(cls, spaces: Mapping[str, Space]) -> Space:

@@ -251,6 +251,14 @@ class TestKernels:
         partial = stored(L3, (SECOND, {Pass.FPROP: 5.0}))
         assert found_kernels(L3, chain((), partial)).spectra == spectra(L3, FFT)
 
+    def test_are_on_a_basis_that_only_a_search_has_found(self) -> None:
+        basis = FFT.variant.bases(L3)[6]
+        assert basis not in FFT.variant.likely(L3)
+        last = TENSOR.on(basis)
+        found = found_kernels(L3, chain(stored(L3, (last, each_pass(5.0)))))
+        assert found.spectra == spectra(L3, last)
+        assert found.stored_ns == 15.0
+
     def test_are_none_where_the_spectra_do_not_fit(self) -> None:
         least = spectra(SMALL).least_bytes
         assert found_kernels(dataclasses.replace(SMALL, workspace=least), chain()).spectra == spectra(SMALL)

@@ -98,8 +98,7 @@ class FourierPipeline(Pipeline[Conv2d]):
         self.may_answer = variant.product.family.may_answer
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
-        parts = self.variant.parts(problem, self.basis)
-        return parts if isinstance(parts, str) else self.unsolved_stage(problem, device)
+        return _why_not(self, problem, device)
 
     def expected_ns(self, problem: Conv2d, device: Device) -> float:
         return self.variant.product.expected_ns(self.parts(problem), device)
@@ -109,10 +108,7 @@ class FourierPipeline(Pipeline[Conv2d]):
 
     def space(self, problem: Conv2d, device: Device) -> Space:
         """The joined spaces of the stages, with what the workspace allows, and the basis as a parameter."""
-        space = _branch(self, problem, device)
-        if isinstance(space, str):
-            raise ValueError(f"{problem.key()} is not solved by {self.name} on basis {self.basis.word}: {space}")
-        return space
+        return _branch(self, problem, device)
 
     def default(self, problem: Conv2d, device: Device) -> Config:
         return _fitting(super().default(problem, device), self.space(problem, device))
@@ -180,6 +176,9 @@ class Conv2dFft(Pipeline[Conv2d]):
         """The family on each of the likely bases of a layer, whether they fit its workspace or not."""
         return tuple(map(self.on, self.variant.likely(problem)))
 
+    def of(self, config: Config) -> FourierPipeline:
+        return self.on(Basis.of(config.text(BASIS)))
+
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         first = self.variant.first(problem)
         return first if isinstance(first, str) else self.on(first).why_not(problem, device)
@@ -239,16 +238,13 @@ class Conv2dFft(Pipeline[Conv2d]):
         return tuple(dict.fromkeys((*defaults, *first.starts(problem, device))))
 
     def unrolled(self, problem: Conv2d, config: Config) -> int:
-        return self._of(config).unrolled(problem, config)
+        return self.of(config).unrolled(problem, config)
 
     def work(self, problem: Conv2d, config: Config) -> Work | None:
-        return self._of(config).work(problem, config)
+        return self.of(config).work(problem, config)
 
     def program(self, problem: Conv2d, config: Config) -> Program:
-        return self._of(config).program(problem, config)
-
-    def _of(self, config: Config) -> FourierPipeline:
-        return self.on(Basis.of(config.text(BASIS)))
+        return self.of(config).program(problem, config)
 
     def _first(self, problem: Conv2d) -> FourierPipeline:
         basis = self.variant.first(problem)
@@ -271,7 +267,8 @@ class _Bases(Branches):
         return tuple(basis.word for basis in self._variant.bases(self._problem))
 
     def space(self, value: str) -> Space | str:
-        return _branch(_on(self._variant, Basis.of(value)), self._problem, self._device)
+        pipeline = _on(self._variant, Basis.of(value))
+        return pipeline.why_not(self._problem, self._device) or pipeline.space(self._problem, self._device)
 
 
 @functools.lru_cache(maxsize=1024)  # plans keep answers by pipeline
@@ -284,11 +281,14 @@ def _spaces(variant: Variant, problem: Conv2d, device: Device) -> BranchingSpace
     return BranchingSpace(_Bases(variant, problem, device))
 
 
+@functools.lru_cache(maxsize=1024)
+def _why_not(pipeline: FourierPipeline, problem: Conv2d, device: Device) -> str | None:
+    parts = pipeline.variant.parts(problem, pipeline.basis)
+    return parts if isinstance(parts, str) else pipeline.unsolved_stage(problem, device)
+
+
 @functools.lru_cache(maxsize=512)  # a search meets some hundred bases; a space takes 1 ms
-def _branch(pipeline: FourierPipeline, problem: Conv2d, device: Device) -> Space | str:
-    """The space of a layer on one basis; one line that says why the basis does not do."""
-    if (why := pipeline.why_not(problem, device)) is not None:
-        return why
+def _branch(pipeline: FourierPipeline, problem: Conv2d, device: Device) -> Space:
     spaces = {each.name: each.family.space(each.problem, device) for each in pipeline.stages(problem)}
     joined = Space.joined(spaces)
     limits = pipeline.variant.product.constraints(pipeline.parts(problem), joined.names)
