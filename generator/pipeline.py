@@ -53,6 +53,17 @@ class Pipeline(Family[P]):
     and which configs are likely.
     """
 
+    def alternatives(self, problem: P) -> tuple[Pipeline[P], ...]:  # noqa: ARG002 - most families have one
+        """The likely pipelines of a family whose stages depend on its config, the likeliest first; else itself.
+
+        A config of one of them is a config of this family.
+        """
+        return (self,)
+
+    def of(self, config: Config) -> Pipeline[P]:  # noqa: ARG002 - likewise
+        """The pipeline that makes the program of a legal config, whose stages do not depend on it."""
+        return self
+
     @abc.abstractmethod
     def stages(self, problem: P) -> tuple[Stage, ...]:
         """Stages for a problem that this family solves, in order; all problems have the same stage names."""
@@ -79,10 +90,12 @@ class Pipeline(Family[P]):
         """Space of each stage, by the stage's name."""
         return {stage.name: stage.family.space(stage.problem, device) for stage in self.stages(problem)}
 
+    def joined(self, stages: Mapping[str, Config]) -> Config:
+        """Config of this family with these configs of all stages, by the stage's name."""
+        return Config.joined(stages)
+
     def default(self, problem: P, device: Device) -> Config:
-        return Config.joined(
-            {stage.name: stage.family.default(stage.problem, device) for stage in self.stages(problem)}
-        )
+        return self.joined({stage.name: stage.family.default(stage.problem, device) for stage in self.stages(problem)})
 
     def starts(self, problem: P, device: Device) -> tuple[Config, ...]:
         """Starts of all stages joined by rank: the first of each, then the second, until the longest list ends."""
@@ -95,7 +108,7 @@ class Pipeline(Family[P]):
         }
         longest = max(map(len, starts.values()))
         joined = (
-            Config.joined({name: configs[min(number, len(configs) - 1)] for name, configs in starts.items()})
+            self.joined({name: configs[min(number, len(configs) - 1)] for name, configs in starts.items()})
             for number in range(longest)
         )
         return tuple(dict.fromkeys(joined))

@@ -131,14 +131,18 @@ class Space:
     """
 
     def __init__(self, parameters: tuple[Parameter, ...], constraints: tuple[Constraint, ...]) -> None:
-        names = {parameter.name for parameter in parameters}
+        names = frozenset(parameter.name for parameter in parameters)
         for constraint in constraints:
             if not names.issuperset(constraint.parameters):
                 unknown = sorted(set(constraint.parameters) - names)
                 raise ValueError(f"constraint {constraint.why!r} reads unknown parameters {unknown}")
-        self.parameters = parameters
+        self._parameters = parameters
         self.constraints = constraints
-        self._names = names
+        self.names = names
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return self._parameters
 
     @classmethod
     def joined(cls, spaces: Mapping[str, Space]) -> Space:
@@ -158,8 +162,8 @@ class Space:
     def why_not(self, config: Config) -> str | None:
         """Reason why `config` is not a point of this space, in one line; None if it is one."""
         values = config.values()
-        if values.keys() != self._names:
-            return f"parameters {sorted(values.keys() ^ self._names)} are missing or unknown"
+        if values.keys() != self.names:
+            return f"parameters {sorted(values.keys() ^ self.names)} are missing or unknown"
         for parameter in self.parameters:
             if values[parameter.name] not in parameter.values:
                 return f"{parameter.name}={values[parameter.name]} is not one of {list(parameter.values)}"
@@ -183,6 +187,10 @@ class Space:
             raise ValueError(f"unknown parameters {sorted(unknown)}; the space has {[p.name for p in self.parameters]}")
         narrowed = (_narrowed(each, wanted.get(each.name, each.values)) for each in self.parameters)
         return Space(tuple(narrowed), self.constraints)
+
+    def within(self, config: Config) -> Space:  # noqa: ARG002 - a space with branches has a smaller one
+        """The part of this space without branches in which a legal `config` is; see `BranchingSpace`."""
+        return self
 
     def integers(self) -> dict[str, list[int]]:
         """The integer values of each parameter, by its name, in the parameter's order."""

@@ -144,7 +144,7 @@ def _parameters() -> dict[str, list[str]]:
     found: dict[str, set[str]] = {}
     for problem in PROBLEMS:
         for family in families_for(problem, H200):
-            found.setdefault(family.name, set()).update(each.name for each in family.space(problem, H200).parameters)
+            found.setdefault(family.name, set()).update(family.space(problem, H200).names)
     return {family: sorted(names) for family, names in sorted(found.items())}
 
 

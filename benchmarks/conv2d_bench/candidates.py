@@ -81,7 +81,7 @@ def _fourier(problem: Conv2d, device: Device, able: Sequence[Conv2dFft]) -> list
         # A likely product on tensor cores is twice as fast as the products of the other bases, which use none.
         on_tensor_cores = [each for each in kind if type(each.variant.product.family) is not CgemmTiled]
         quick = [each for each in on_tensor_cores if each.is_likely(problem, device)]
-        first = [each for each in kind if each.variant.rank == 0 and each.may_answer] if quick else kind
+        first = [each for each in kind if each.may_answer] if quick else kind
         ranked = sorted(first, key=lambda each: (not each.is_likely(problem, device), expected[each.name]))
         found += ranked[: FEW_PRODUCTS if found else MANY_PRODUCTS]
     return found
@@ -136,7 +136,7 @@ def _kind(family: Family) -> object:
     if not isinstance(family, Conv2dFft):
         return family.name
     variant = family.variant
-    return variant.transforms, variant.product.parts, variant.product.beside, variant.rank
+    return variant.transforms, variant.product.parts, variant.product.beside
 
 
 def _configs(family: Family, problem: Conv2d, device: Device) -> list[Config]:

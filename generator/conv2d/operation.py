@@ -27,7 +27,6 @@ _FAMILIES = families_in(
         # few results. The tiled ones come before those of whole planes: they are likely where these take longer. Within
         # each group the fastest products come first.
         "conv2d_fft_tiled_fused": "fourier.variants:FOURIER",
-        "conv2d_fft_tiled_fused_2": "fourier.variants:FOURIER",
         "conv2d_fft_fused": "fourier.variants:FOURIER",
         "conv2d_fft_tiled_thin": "fourier.variants:FOURIER",
         "conv2d_fft_thin": "fourier.variants:FOURIER",
@@ -36,13 +35,9 @@ _FAMILIES = families_in(
         "conv2d_fft_tiled_warpgroup": "fourier.variants:FOURIER",
         "conv2d_fft_tiled_tensor": "fourier.variants:FOURIER",
         "conv2d_fft_tiled": "fourier.variants:FOURIER",
-        "conv2d_fft_tiled_2": "fourier.variants:FOURIER",
-        "conv2d_fft_tiled_3": "fourier.variants:FOURIER",
         "conv2d_fft_warpgroup": "fourier.variants:FOURIER",
         "conv2d_fft_tensor": "fourier.variants:FOURIER",
         "conv2d_fft": "fourier.variants:FOURIER",
-        "conv2d_fft_2": "fourier.variants:FOURIER",
-        "conv2d_fft_3": "fourier.variants:FOURIER",
         "conv2d_fft_cublas": "fourier.variants:FOURIER",
         "conv2d_cufft": "fourier.cufft:Conv2dCufft",
         "conv2d_circular": "fourier.circular_family:Conv2dCircular",

@@ -34,11 +34,7 @@ from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.operations.conv2d.oracle import reference
 from warpsmith.tuner.operations.registry import random_operands
 
-FAMILY, SECOND, TENSOR = (
-    FOURIER["conv2d_fft"],
-    FOURIER["conv2d_fft_2"],
-    FOURIER["conv2d_fft_tensor"],
-)
+FAMILY, TENSOR = FOURIER["conv2d_fft"], FOURIER["conv2d_fft_tensor"]
 WARPGROUP, THIN, TILED_THIN = (
     FOURIER["conv2d_fft_warpgroup"],
     FOURIER["conv2d_fft_thin"],
@@ -79,7 +75,8 @@ def test_is_right_by_default(host: Runtime, quickest: HostCompiler, pass_: Pass)
 @every_pass
 def test_is_right_at_random_and_on_a_larger_basis(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
     problem = Conv2d(**SHAPES[1], pass_=pass_)
-    others = ((family, family.default(problem, DEVICE)) for family in (SECOND, WARPGROUP))
+    last = FAMILY.on(FAMILY.variant.bases(problem)[-1])
+    others = ((family, family.default(problem, DEVICE)) for family in (last, WARPGROUP))
     shared = exhaustive.share(((FAMILY, drawn(problem)), *others), list(Pass).index(pass_), 3)
     check(host, quickest, [(problem, family.program(problem, config)) for family, config in shared])
 
@@ -211,10 +208,6 @@ class TestWhatItDoesNotSolve:
         told = FAMILY.why_not(Conv2d(**fields), DEVICE)
         assert told is not None
         assert told.startswith(why)
-
-    def test_a_basis_size_that_there_is_none_of(self) -> None:
-        told = SECOND.why_not(Conv2d((1, 1, 8, 8), (1, 1, 3, 3)), DEVICE)
-        assert told == "takes basis size number 2, of which there are 1"
 
 
 @exhaustive.one_in(3)

@@ -32,7 +32,7 @@ def known(configs: list[Config]) -> list[tuple[float, Config]]:
 
 
 def test_finds_the_factors() -> None:
-    model, fastest = Additive(SPACE), known(list(SPACE.configs()) * 20)
+    model, fastest = Additive(), known(list(SPACE.configs()) * 20)
     for _ in range(5):  # each fit begins where the last one ended
         costs = model.costs(fastest, [])
     assert costs.keys() == {(each.name, value) for each in SPACE.parameters for value in each.values}
@@ -48,9 +48,9 @@ def test_a_value_seen_once_counts_less_than_it_seems() -> None:
         Config.of({"rows": 4, "path": "global", "dull": 0}),
         Config.of({"rows": 8, "path": "global", "dull": 0}),
     )
-    costs = Additive(SPACE).costs([(1e5, fast), (1e5 * math.exp(0.2), slow)], [])
+    costs = Additive().costs([(1e5, fast), (1e5 * math.exp(0.2), slow)], [])
     assert 0.02 < costs["rows", 8] - costs["rows", 4] < 0.15
-    assert costs["rows", 1] == costs["rows", 2] == 0.0
+    assert not {("rows", 1), ("rows", 2)} & costs.keys()
 
 
 def test_what_fails_is_expensive() -> None:
@@ -59,7 +59,7 @@ def test_what_fails_is_expensive() -> None:
     right = known([config for config in configs if config not in failed])
 
     def texture(failed: list[Config]) -> float:
-        costs = Additive(SPACE).costs(right, failed)
+        costs = Additive().costs(right, failed)
         return costs["path", "texture"] - costs["path", "global"]
 
     assert texture(failed) > texture([]) + 0.05
@@ -73,14 +73,14 @@ def test_slow_configs_say_little() -> None:
         a, b = config.integer("a"), config.integer("b")
         return 1e5 * (1 - 0.05 * b) if a == 0 else 9e5 * (1 + b)
 
-    costs = Additive(space).costs(sorted(((uneven(c), c) for c in space.configs()), key=lambda each: each[0]), [])
+    costs = Additive().costs(sorted(((uneven(c), c) for c in space.configs()), key=lambda each: each[0]), [])
     assert costs["b", 1] < costs["b", 0]
 
 
 def test_what_was_fitted_before_is_forgotten() -> None:
     """Each fit starts at the last costs; after a few more fits the result equals that of a fresh model."""
     configs = random.Random(0).choices(list(SPACE.configs()), k=600)
-    model, fresh = Additive(SPACE), Additive(SPACE)
+    model, fresh = Additive(), Additive()
     for fastest, failed in ((configs[:7], configs[7:9]), (configs[100:400], [])):
         model.costs([(3e5 - time_ns, config) for time_ns, config in reversed(known(fastest))], failed)
     for _ in range(20):
@@ -95,12 +95,12 @@ class TestExpected:
     """Expected times are not learned a second time."""
 
     def test_nothing_is_left_to_learn_where_all_is_known(self) -> None:
-        model, configs = Additive(SPACE, lambda config: math.log(time_ns(config))), list(SPACE.configs())
+        model, configs = Additive(lambda config: math.log(time_ns(config))), list(SPACE.configs())
         assert all(abs(cost) < 1e-9 for cost in model.costs(known(configs), []).values())
 
     def test_what_is_known_wrongly_is_learned(self) -> None:
         """The expectation says that texture is the faster path, which is wrong."""
-        model = Additive(SPACE, lambda config: -0.2 if config.text("path") == "texture" else 0.0)
+        model = Additive(lambda config: -0.2 if config.text("path") == "texture" else 0.0)
         for _ in range(5):
             costs = model.costs(known(list(SPACE.configs()) * 20), [])
         gap = costs["path", "texture"] - costs["path", "global"]

@@ -309,8 +309,6 @@ class TestCandidates:
         assert max(expected) <= 1.3 * least
         assert ("conv2d_direct" in {each.name for each in tried_ones}) == (direct_ns(problem, H200) <= 3 * least)
         assert "conv2d_cufft" not in {each.name for each in tried_ones}
-        if any("warpgroup" in each.name and each.is_likely(problem, H200) for each in tried_ones):
-            assert not any(each.name.endswith(("_2", "_3")) for each in tried_ones[:3])
 
     def test_a_layer_that_transforms_do_not_solve_has_the_others(self) -> None:
         problem = Conv2d((64, 64, 30, 30), (64, 64, 5, 5), stride=2)  # type: ignore[arg-type]
@@ -319,8 +317,8 @@ class TestCandidates:
 
     def test_only_what_is_asked_for_is_tried(self) -> None:
         problem = Conv2d((64, 64, 30, 30), (64, 64, 5, 5))
-        found = {family.name for family, _ in candidates.configs(problem, H200, 3, (), ("conv2d_fft_2",))}
-        assert found == {"conv2d_fft_2"}
+        found = {family.name for family, _ in candidates.configs(problem, H200, 3, (), ("conv2d_fft_tensor",))}
+        assert found == {"conv2d_fft_tensor"}
 
     def test_what_is_wanted_comes_first_and_often(self) -> None:
         problem = Conv2d((16, 16, 13, 13), (16, 16, 3, 3))
@@ -356,7 +354,14 @@ class TestCandidates:
         bench.ran = []
         found = tried.Tried(problem, H200, families, ("conv2d_cufft",), bench)
         made = []
-        for name in ("conv2d_fft", "conv2d_fft", "conv2d_fft_2", "conv2d_fft_2", "conv2d_cufft", "conv2d_cufft"):
+        for name in (
+            "conv2d_fft",
+            "conv2d_fft",
+            "conv2d_fft_tiled",
+            "conv2d_fft_tiled",
+            "conv2d_cufft",
+            "conv2d_cufft",
+        ):
             family = families[name]
             config = family.default(problem, H200)
             future: Any = type("Done", (), {"result": lambda _: type("Compiled", (), {"binaries": {}})()})()
@@ -365,7 +370,7 @@ class TestCandidates:
         assert times == [1e6, None, 1e7, None, 1e7, 1e7]
         assert found.failures == {"wrong": 1, "passed over": 1}
         assert [each.program.family for each in found.chosen()] == ["conv2d_fft", "conv2d_cufft"]
-        assert found.by_family() == {"conv2d_fft": 1e6, "conv2d_fft_2": 1e7, "conv2d_cufft": 1e7}
+        assert found.by_family() == {"conv2d_fft": 1e6, "conv2d_fft_tiled": 1e7, "conv2d_cufft": 1e7}
 
     def test_slow_compilers_are_waited_for_while_nothing_is_right(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tried, "COMPILING_S", 0.0)

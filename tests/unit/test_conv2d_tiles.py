@@ -127,8 +127,10 @@ class TestSizes:
     @every_pass
     @pytest.mark.parametrize("layer", [L1, L2, LARGE, {"input": (2, 3, 9, 300), "weight": (4, 3, 5, 57)}])
     def test_have_small_factors_and_leave_a_result(self, layer: dict[str, Any], pass_: Pass) -> None:
-        found = FourierParts.bases(Conv2d(**layer, pass_=pass_), TILES)
-        assert 1 <= len(found) == len(set(found)) <= 3
+        problem = Conv2d(**layer, pass_=pass_)
+        found = TILES.bases(problem, FourierParts.rules)
+        assert 1 <= len(found) == len(set(found))
+        assert found[:3] == TILES.likely(problem, FourierParts.rules)
         for basis, axis in itertools.product(found, (0, 1)):
             assert max(8, layer["weight"][2 + axis]) <= basis.size[axis] <= MOST
             assert max(prime_factors(basis.size[axis])) <= 7
@@ -136,7 +138,7 @@ class TestSizes:
     def test_that_move_fewest_bytes_come_first(self) -> None:
         """118 results along an axis are two tiles of 60, three of 40, and six of 22."""
         fprop = Conv2d(**L1, workspace=2**40)
-        assert FourierParts.bases(fprop, TILES)[0] == Basis(70, 70)
+        assert TILES.bases(fprop, FourierParts.rules)[0] == Basis(70, 70)
         expected = []
         for points in (70, 50, 64, 32):
             parts = FourierParts.of(fprop, Basis(points, points), TILES)
@@ -146,7 +148,7 @@ class TestSizes:
 
     def test_are_no_larger_than_what_holds_a_plane(self) -> None:
         small = Conv2d((1, 1, 9, 9), (1, 1, 3, 3), padding=1)  # type: ignore[arg-type]
-        for basis in FourierParts.bases(small, TILES):
+        for basis in TILES.bases(small, FourierParts.rules):
             assert max(basis.size) <= 12
 
     def test_of_filters_that_are_too_large_are_told_in_a_line(self) -> None:
@@ -154,12 +156,10 @@ class TestSizes:
         assert told == "has tiles of 70 points at the most along an axis, with a filter inside"
         assert FAMILY.why_not(Conv2d((1, 1, 200, 200), (1, 1, 70, 3)), H200) is None
 
-    def test_of_second_and_third_families_are_others(self) -> None:
-        layer = Conv2d(**LARGE)
-        families = (FAMILY, FOURIER["conv2d_fft_tiled_2"], FOURIER["conv2d_fft_tiled_3"])
-        assert len({family.stages(layer)[0].problem.key() for family in families}) == 3
-        narrow = Conv2d((1, 1, 8, 8), (1, 1, 8, 8))
-        assert FOURIER["conv2d_fft_tiled_2"].why_not(narrow, H200) == "takes basis size number 2, of which there are 1"
+    def test_are_all_those_of_small_factors_up_to_the_largest_tile(self) -> None:
+        found = {basis.rows for basis in TILES.bases(Conv2d(**LARGE), FourierParts.rules)}
+        sizes = (n for n in range(8, MOST + 1) if max(prime_factors(n)) <= 7)
+        assert found == {n for n in sizes if n >= LARGE["weight"][2]}
 
 
 class TestParts:
@@ -216,7 +216,6 @@ class TestLikely:
             problem = Conv2d(**layer, pass_=pass_)
             assert FAMILY.is_likely(problem, H200) is likely
             assert not FAMILY.is_likely(problem, HOST)
-            assert not FOURIER["conv2d_fft_tiled_2"].is_likely(problem, H200)
             if likely:
                 assert default_answer(problem, H200)[0].name == "conv2d_fft_tiled_warpgroup"
                 assert FOURIER["conv2d_fft_tiled_tensor"].is_likely(problem, H200)
@@ -240,7 +239,7 @@ class TestLikely:
     def test_odd_columns_take_longer_than_expected(self) -> None:
         """Measured: 408 us with one tile of 45x45 a plane, 327 us with planes of 45x48."""
         lost = Conv2d((64, 64, 44, 44), (256, 64, 13, 13))
-        assert FourierParts.bases(lost, TILES)[0] == Basis(45, 45)
+        assert TILES.bases(lost, FourierParts.rules)[0] == Basis(45, 45)
         assert FAMILY.expected_ns(lost, H200) < WHOLE.expected_ns(lost, H200)
         assert not FAMILY.is_likely(lost, H200)
         assert default_answer(lost, H200)[0].name == "conv2d_fft_warpgroup"

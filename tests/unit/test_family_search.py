@@ -24,6 +24,7 @@ from warpsmith.tuner.search import random_order
 from warpsmith.tuner.search.family_search import FamilySearch
 from warpsmith.tuner.search.neighbours import Neighbours
 from warpsmith.tuner.search.sampler_choice import SamplerChoice
+from warpsmith.tuner.search.studies.coding import categories
 from warpsmith.tuner.search.studies.samplers import AdditiveSampler, FeasibleSampler, SpaceExhausted
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore:.*experimental.*")
@@ -393,12 +394,11 @@ class TestAdditiveSampler:
         assert study.best_value <= times[len(times) // 100]
 
     def test_says_when_the_space_is_exhausted(self) -> None:
-        sampler = AdditiveSampler.over(TWELVE, seed=0)
-        study = optuna.create_study(sampler=sampler)
+        study, distributions = optuna.create_study(sampler=AdditiveSampler.over(TWELVE, seed=0)), categories(TWELVE)
         for _ in range(12):
-            study.tell(study.ask(sampler.distributions), 1.0)
+            study.tell(study.ask(distributions), 1.0)
         with pytest.raises(SpaceExhausted):
-            study.ask(sampler.distributions)
+            study.ask(distributions)
 
     def test_leaves_parameters_that_the_space_does_not_have_to_chance(self) -> None:
         study = optuna.create_study(sampler=AdditiveSampler.over(TWELVE, seed=0))

@@ -36,7 +36,7 @@ def known() -> StageTimes:
         name: sorted(((time(config), config) for config in STAGE.configs()), key=lambda each: each[0])
         for name, time in stages.items()
     }
-    return StageTimes(SPACES, trials)
+    return StageTimes(trials)
 
 
 def test_times_of_stages_add_up(known: StageTimes) -> None:

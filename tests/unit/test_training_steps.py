@@ -11,7 +11,7 @@ import pytest
 from builders import timing, winner
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.fourier_family import FourierPipeline
 from warpsmith.generator.conv2d.fourier.product_stage import SPLITS
 from warpsmith.generator.conv2d.fourier.sharing import (
     Kernel,
@@ -44,13 +44,14 @@ from winners_in_memory import WinnersInMemory
 GPU = dataclasses.replace(H200, name="Test GPU")
 L3 = Conv2d((128, 128, 32, 32), (128, 128, 9, 9), padding=((4, 3), (4, 4)))
 SMALL = Conv2d((2, 4, 14, 14), (4, 4, 3, 3))
-FFT, SECOND, TENSOR, CUBLAS, DIRECT = (
+FFT, TENSOR, CUBLAS, DIRECT = (
     FOURIER["conv2d_fft"],
-    FOURIER["conv2d_fft_2"],
     FOURIER["conv2d_fft_tensor"],
     FOURIER["conv2d_fft_cublas"],
     Conv2dDirect(),
 )
+SECOND = TENSOR.alternatives(L3)[1]
+"""A family on the second of the likely bases of L3."""
 Times = dict[Pass, float]
 
 
@@ -81,7 +82,7 @@ class TestSpectra:
         assert spectra(L3) != spectra(L3, SECOND)
 
     def test_are_none_where_passes_differ(self) -> None:
-        class Unlike(Conv2dFft):
+        class Unlike(FourierPipeline):
             """Another basis for one pass."""
 
             def stages(self, problem: Problem) -> Any:
@@ -91,11 +92,11 @@ class TestSpectra:
                 moved = dataclasses.replace(stages[0].problem, start=(1, 0))
                 return (dataclasses.replace(stages[0], problem=moved), *stages[1:])
 
-        class InParts(Conv2dFft):
+        class InParts(FourierPipeline):
             def runs(self, problem: Problem) -> tuple[Run, ...]:
                 return super().runs(problem) * 2
 
-        class Elsewhere(Conv2dFft):
+        class Elsewhere(FourierPipeline):
             """Another family transforms w."""
 
             def stages(self, problem: Problem) -> Any:
@@ -107,9 +108,10 @@ class TestSpectra:
         class Renamed(FftBlock):
             name = "fft_other"
 
-        assert spectra_of(Unlike(FFT.variant), L3, GPU) == "transforms an operand in one pass as it does in no other"
-        assert spectra_of(InParts(FFT.variant), L3, GPU) == "takes the batch in parts"
-        assert spectra_of(Elsewhere(FFT.variant), L3, GPU) == "transforms by fft_block, fft_other"
+        variant, basis = FFT.variant, FFT.variant.likely(L3)[0]
+        assert spectra_of(Unlike(variant, basis), L3, GPU) == "transforms an operand in one pass as it does in no other"
+        assert spectra_of(InParts(variant, basis), L3, GPU) == "takes the batch in parts"
+        assert spectra_of(Elsewhere(variant, basis), L3, GPU) == "transforms by fft_block, fft_other"
         few = Conv2d((4, 4, 20, 20), (4, 4, 3, 3))
         assert (
             spectra_of(FOURIER["conv2d_fft_fused"], few, GPU)
@@ -248,6 +250,14 @@ class TestKernels:
         assert found_kernels(L3, chain((), slow)).spectra == spectra(L3, FFT)
         partial = stored(L3, (SECOND, {Pass.FPROP: 5.0}))
         assert found_kernels(L3, chain((), partial)).spectra == spectra(L3, FFT)
+
+    def test_are_on_a_basis_that_only_a_search_has_found(self) -> None:
+        basis = FFT.variant.bases(L3)[6]
+        assert basis not in FFT.variant.likely(L3)
+        last = TENSOR.on(basis)
+        found = found_kernels(L3, chain(stored(L3, (last, each_pass(5.0)))))
+        assert found.spectra == spectra(L3, last)
+        assert found.stored_ns == 15.0
 
     def test_are_none_where_the_spectra_do_not_fit(self) -> None:
         least = spectra(SMALL).least_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable
 
 from warpsmith.generator.device import Device
@@ -50,10 +51,10 @@ def budget_of_parts(
 ) -> tuple[tuple[tuple[Problem, TuneOptions], ...], TuneOptions]:
     """The stages to tune before `problem`, each with its options, and the options left for the problem.
 
-    The stages are those of the likeliest pipeline, or of all pipelines if no other family solves the problem. Other
-    likely pipelines share some of these stages, and took 1.4 times as long (median of 12 layers, H200). There are no
-    stages to tune if no pipeline is likely to win, if the budget is too small to be shared, or if enough trials are
-    stored already.
+    The stages are those of the likeliest pipeline, or of all pipelines if no other family solves the problem; if they
+    depend on the config, those of the default. Other likely pipelines share some of these stages, and took 1.4 times as
+    long (median of 12 layers, H200). There are no stages to tune if no pipeline is likely to win, if the budget is too
+    small to be shared, or if enough trials are stored already.
     """
     able = tuple(families)
     pipelines = [family for family in able if isinstance(family, Pipeline)]
@@ -73,21 +74,34 @@ def budget_of_parts(
 
 
 def known_stages(family: Family, problem: Problem, device: Device, store: Store) -> KnownStages:
-    """Knowledge from the store's trials about the stages of a pipeline; empty for any other family."""
+    """Knowledge from the store's trials about the stages of a pipeline; empty for any other family.
+
+    If the stages depend on the config, it is that of the likely pipelines whose stages all have times, beginning with
+    the one that is expected to be the fastest.
+    """
     if not isinstance(family, Pipeline):
         return KnownStages()
-    timed = {stage.name: _timed(stage, device, store) for stage in family.stages(problem)}
+    alternatives = family.alternatives(problem)
+    able = (each for each in alternatives if len(alternatives) == 1 or each.why_not(problem, device) is None)
+    found = [known for each in able if (known := _known(each, problem, device, store)).best_ns is not None]
+    found.sort(key=lambda known: known.best_ns or math.inf)
+    firsts = tuple(config for known in found for config in known.firsts)[:FIRSTS]
+    return KnownStages(firsts, found[0].expected, found[0].best_ns) if found else KnownStages()
+
+
+def _known(pipeline: Pipeline, problem: Problem, device: Device, store: Store) -> KnownStages:
+    timed = {stage.name: _timed(stage, device, store) for stage in pipeline.stages(problem)}
     if not all(timed.values()):
         return KnownStages()
-    spaces = family.spaces(problem, device)
+    spaces = pipeline.spaces(problem, device)
     trials = {name: [each for each in found if spaces[name].contains(each[1])] for name, found in timed.items()}
     fewest = min(map(len, trials.values()))
-    best_ns = sum(trials[run.stage.name][0][0] for run in family.runs(problem)) if fewest else None
+    best_ns = sum(trials[run.stage.name][0][0] for run in pipeline.runs(problem)) if fewest else None
     firsts = tuple(
-        Config.joined({name: fastest[number][1] for name, fastest in trials.items()})
+        pipeline.joined({name: fastest[number][1] for name, fastest in trials.items()})
         for number in range(min(FIRSTS, fewest))
     )
-    expected = StageTimes(spaces, trials).log_ns if fewest >= LEAST_TRIALS else None
+    expected = StageTimes(trials).log_ns if fewest >= LEAST_TRIALS else None
     return KnownStages(firsts, expected, best_ns)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from warpsmith.generator.space import Config, Space, Value
+from warpsmith.generator.space import Config, Value
 
 Item = tuple[str, Value]
 """A parameter's name and one of its values."""
@@ -56,8 +56,10 @@ class Additive:
     It is fitted by weighted ridge regression, one parameter after the other. This needs no matrix product, whose
     threads would compete with compilers for the cores, and no sum whose order a library chooses.
 
+    Parameters and values are those of the configs that it is fitted to. A parameter that a config lacks, as in another
+    branch of a space, adds nothing to its time.
+
     Args:
-        space: space of the configs.
         expected: other prediction of a config's log time, up to a constant; the sum is fitted to its residual. None if
             there is none.
         focus: range of times that the model explains.
@@ -65,20 +67,20 @@ class Additive:
     Source of the fit: backfitting, Hastie and Tibshirani 1986, "Generalized additive models", section 3.
     """
 
-    def __init__(self, space: Space, expected: Expected | None = None, focus: Focus = NEAR_THE_BEST) -> None:
+    def __init__(self, expected: Expected | None = None, focus: Focus = NEAR_THE_BEST) -> None:
         self._expected, self._focus = expected, focus
-        values = {parameter.name: parameter.values for parameter in space.parameters}
-        self._items = [[(name, value) for value in values[name]] for name in sorted(values)]
-        self._places = {item: place for items in self._items for place, item in enumerate(items)}
-        self._cost = [np.zeros(len(items)) for items in self._items]
+        self._places: dict[str, dict[Value, int]] = {}
+        """Index of each value of a parameter; 0 is that of no value."""
+        self._cost: list[Numbers] = []
+        """Cost of each value, one array per parameter."""
         self._numbers: dict[Config, int] = {}
-        self._rows = np.zeros((256, len(self._items)), dtype=np.int64)
+        self._rows: Places = np.zeros((256, 0), dtype=np.int64)
         """Value indices of each config: one row per config number, one column per parameter."""
 
     def costs(
         self, fastest: Sequence[tuple[float, Config]], failed: Sequence[Config]
     ) -> dict[tuple[str, Value], float]:
-        """Cost of each value, added to the logarithm of the time.
+        """Cost of each value of the configs so far, added to the logarithm of the time; other values add nothing.
 
         Args:
             fastest: times in ns, one or more, and their configs, fastest first; only the first FITTED are used.
@@ -93,8 +95,8 @@ class Additive:
         if self._expected is not None:
             outcome -= [self._expected(config) for config in configs]
         self._fit(self._rows_of(configs), outcome, weight)
-        costs = (zip(items, cost.tolist(), strict=True) for items, cost in zip(self._items, self._cost, strict=True))
-        return {item: cost for each in costs for item, cost in each}
+        known = zip(self._places.items(), (cost.tolist() for cost in self._cost), strict=True)
+        return {(name, value): cost[place] for (name, places), cost in known for value, place in places.items()}
 
     def _fit(self, rows: Places, outcome: Numbers, weight: Numbers) -> None:
         columns = np.ascontiguousarray(rows.T)
@@ -105,6 +107,7 @@ class Additive:
             for column, cost, total in zip(columns, self._cost, totals, strict=True):
                 pull = np.bincount(column, weight * rest, len(cost))
                 change = (pull - RIDGE * cost) / (total + RIDGE)
+                change[0] = 0.0
                 cost += change
                 rest -= change[column]
 
@@ -114,8 +117,22 @@ class Additive:
                 number = self._numbers[config] = len(self._numbers)
                 if number == len(self._rows):
                     self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
-                self._rows[number] = [self._places[item] for item in config.items]
+                places = {name: self._place(name, value) for name, value in config.items}
+                self._rows[number] = [places.get(name, 0) for name in self._places]
         return self._rows[[self._numbers[config] for config in configs]]
+
+    def _place(self, name: str, value: Value) -> int:
+        """Index of a value, a new one if it is new; a new parameter gets a column."""
+        if name not in self._places:
+            self._places[name] = {}
+            self._cost.append(np.zeros(1))
+            self._rows = np.concatenate([self._rows, np.zeros((len(self._rows), 1), dtype=np.int64)], axis=1)
+        places = self._places[name]
+        if value not in places:
+            places[value] = len(places) + 1
+            column = list(self._places).index(name)
+            self._cost[column] = np.append(self._cost[column], 0.0)
+        return places[value]
 
 
 FITS = 4
@@ -131,29 +148,27 @@ class StageTimes:
     (docs/lab/tuning-notes.md).
 
     Args:
-        spaces: spaces of the stages, by stage name.
-        trials: for each stage its times in ns and configs, fastest first, one or more.
+        trials: for each stage, by its name, its times in ns and configs, fastest first, one or more.
     """
 
-    def __init__(self, spaces: Mapping[str, Space], trials: Mapping[str, Sequence[tuple[float, Config]]]) -> None:
+    def __init__(self, trials: Mapping[str, Sequence[tuple[float, Config]]]) -> None:
         self._costs: dict[str, dict[tuple[str, Value], float]] = {}
-        """Costs of each stage: what each value adds to the logarithm of its time. The mean is part of the first
-        parameter's costs.
-        """
-        for stage, space in spaces.items():
-            model, fastest = Additive(space, focus=WIDE), trials[stage]
+        """Costs of each stage: what each value adds to the logarithm of its time."""
+        self._levels: dict[str, float] = {}
+        """Logarithm of each stage's time without the costs of values."""
+        for stage, fastest in trials.items():
+            model = Additive(focus=WIDE)
             for _ in range(FITS):
                 costs = model.costs(fastest, [])
             best_ns, best = fastest[0]
-            first, *_ = best.items
-            level = math.log(best_ns) - sum(costs[item] for item in best.items)
-            self._costs[stage] = {item: cost + (level if item[0] == first[0] else 0.0) for item, cost in costs.items()}
+            self._costs[stage] = costs
+            self._levels[stage] = math.log(best_ns) - sum(costs[item] for item in best.items)
 
     def log_ns(self, config: Config) -> float:
         """Logarithm of the sum of the stages' times in ns."""
         return math.log(
             sum(
-                math.exp(sum(map(costs.__getitem__, config.of_stage(stage).items)))
+                math.exp(sum((costs.get(item, 0.0) for item in config.of_stage(stage).items), self._levels[stage]))
                 for stage, costs in self._costs.items()
             )
         )

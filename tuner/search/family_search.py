@@ -225,7 +225,7 @@ class LateSearch:
     @property
     def parameters(self) -> int:
         """Number of parameters of its space; 0 before the search is made."""
-        return 0 if self._made is None else len(self._made.space.parameters)
+        return 0 if self._made is None else len(self._made.space.names)
 
     @property
     def tried(self) -> int:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from warpsmith.generator.branching_space import BranchingSpace
 from warpsmith.generator.space import Constraint, Space, Value
 
 
 def guarded(space: Space, note: Callable[[Exception], None]) -> Space:
     """The space with rules that refuse values for which they raise an error; each error goes to `note`."""
+    if isinstance(space, BranchingSpace):
+        return space.changed(lambda branch: guarded(branch, note), note)
     return Space(space.parameters, tuple(_guarded(rule, note) for rule in space.constraints))
 
 

@@ -182,7 +182,7 @@ def _proposed(gate: Gate, families: Mapping[str, Family], samples: Iterable[Samp
     # Pipelines first: they have the most parameters, and one such space is enough.
     in_order = sorted(families.values(), key=lambda family: not isinstance(family, Pipeline))
     spaces = (space for family in in_order if (space := gate.space_if_able(family)) is not None)
-    if any(len(space.parameters) > MOST_PARAMETERS for space in spaces):
+    if any(len(space.names) > MOST_PARAMETERS for space in spaces):
         return ()
     # A cross-check on GPUs is not valid for host samples.
     prior = Prior.fit(each for each in samples if each.device.kind is gate.device.kind)

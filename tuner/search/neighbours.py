@@ -10,9 +10,11 @@ Source: local search beside a model that screens its candidates, as in SMAC, Hut
 from __future__ import annotations
 
 import bisect
+import itertools
 import random
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 
+from warpsmith.generator.branching_space import BranchingSpace
 from warpsmith.generator.space import Config, Space
 from warpsmith.tuner.search.additive import Additive, Expected, Item
 
@@ -24,6 +26,11 @@ POLISHED = 8
 """Number of fastest configs whose neighbours are tried at the end of a budget: as many as may be finalists."""
 CHANGES = 3
 """Largest number of parameters that are changed at once."""
+MOVED = 8
+"""Configs in other branches of a space that the model ranks beside them, 2 ms each. One parameter of sixty chooses
+between up to 900 branches."""
+BLIND_MOVES = 0.3
+"""Share of random changes that lead to another branch."""
 CANDIDATES = 400
 """Changed configs that the model ranks at once, 5 us each."""
 ASKS_A_FIT = 8
@@ -47,10 +54,9 @@ class Neighbours:
     ) -> None:
         self._expected = expected
         self._space, self._tried, self._rng = space, tried, rng
-        values = {parameter.name: parameter.values for parameter in space.parameters}
-        self._choices = [[(name, value) for value in values[name]] for name in sorted(values)]
-        """Possible items at each position of a config's items."""
-        self._model = Additive(space, expected)
+        self._choices: dict[Space, list[list[Item]]] = {}
+        """Possible items at each position of a config's items, for each branch of the space."""
+        self._model = Additive(expected)
         self._times: dict[Config, float | None] = {}
         self._fastest: list[tuple[float, Config]] = []
         self._failed: list[Config] = []
@@ -107,8 +113,10 @@ class Neighbours:
 
     def next_blind(self) -> Config | None:
         """A random change of one of the best configs; None if BLIND_CHANGES changes in a row are illegal or tried."""
+        moved = self._moved()
         for _ in range(BLIND_CHANGES):
-            items, changed = self._changed()
+            is_moved = isinstance(self._space, BranchingSpace) and self._rng.random() < BLIND_MOVES
+            items, changed = next(moved) if is_moved else self._changed()
             if (config := self._checked(items, changed)) is not None:
                 return config
         return None
@@ -146,9 +154,9 @@ class Neighbours:
         return config if config not in self._tried and self._space.allows(dict(items), changed) else None
 
     def _rank(self) -> None:
-        candidates = dict(self._changed() for _ in range(CANDIDATES))
+        candidates = dict(self._changed() for _ in range(CANDIDATES)) | dict(itertools.islice(self._moved(), MOVED))
         cost = self._model.costs(self._fastest, self._failed)
-        scores = {items: sum(map(cost.__getitem__, items)) for items in candidates}
+        scores = {items: sum(cost.get(item, 0.0) for item in items) for items in candidates}
         if self._expected is not None:
             scores = {items: score + self._expected(Config(items)) for items, score in scores.items()}
         order = sorted(scores, key=scores.__getitem__, reverse=True)  # pop() takes the likeliest
@@ -157,14 +165,33 @@ class Neighbours:
     def _changed(self) -> tuple[tuple[Item, ...], tuple[str, ...]]:
         """The items of one of the best configs with one to CHANGES parameters drawn anew, and the names of these."""
         draw = self._rng.random  # a tenth of the time of randrange
-        items = list(self._fastest[int(draw() * min(self._among, len(self._fastest)))][1].items)
+        config = self._drawn_best()
+        items, among = list(config.items), self._choices_beside(config)
         changed = []
         for _ in range(1 + int(draw() * CHANGES)):
             place = int(draw() * len(items))
-            choices = self._choices[place]
+            choices = among[place]
             items[place] = choices[int(draw() * len(choices))]
             changed.append(items[place][0])
         return tuple(items), tuple(changed)
+
+    def _moved(self) -> Iterator[tuple[tuple[Item, ...], tuple[str, ...]]]:
+        """Yields the items of configs in drawn branches that are like one of the best ones, with no rule to check."""
+        while isinstance(self._space, BranchingSpace):
+            branch = {self._space.branching.name: self._space.drawn_branch(self._rng)}
+            if (config := self._space.like({**self._drawn_best().values(), **branch})) is not None:
+                yield config.items, ()
+
+    def _drawn_best(self) -> Config:
+        """A random one of the best configs."""
+        return self._fastest[int(self._rng.random() * min(self._among, len(self._fastest)))][1]
+
+    def _choices_beside(self, config: Config) -> list[list[Item]]:
+        space = self._space.within(config)
+        if space not in self._choices:
+            values = {parameter.name: parameter.values for parameter in space.parameters}
+            self._choices[space] = [[(name, value) for value in values[name]] for name in sorted(values)]
+        return self._choices[space]
 
 
 def _time(known: tuple[float, Config]) -> float:

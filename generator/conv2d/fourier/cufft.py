@@ -12,12 +12,13 @@ of one step, over which single products are spread.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from math import prod
 
 from warpsmith.generator.cgemm.cublas_family import STREAMS, CgemmCublas
 from warpsmith.generator.conv2d.fourier.fourier_steps import most_streams, with_room
 from warpsmith.generator.conv2d.fourier.parts import FourierParts, why_not_by_transforms
-from warpsmith.generator.conv2d.fourier.plane_transforms import Basis, bases
+from warpsmith.generator.conv2d.fourier.plane_transforms import BASIS, Basis, bases, likely_bases
 from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
 from warpsmith.generator.conv2d.layer.text import text_key
 from warpsmith.generator.device import Device, DeviceKind
@@ -56,7 +57,7 @@ class Conv2dCufft(Family[Conv2d]):
             return "adds no bias and has no ReLU"
         if problem.padding_mode is not PaddingMode.ZEROS:
             return "pads with zeros only"
-        if not _bases(problem):
+        if _first(problem) is None:
             return f"needs more than {problem.workspace_limit} bytes of workspace"
         return None
 
@@ -65,7 +66,7 @@ class Conv2dCufft(Family[Conv2d]):
         product = CgemmCublas().space(FourierParts(problem, found[0], 1).product, device)
         return Space(
             (
-                Parameter("basis", tuple(map(_word, found)), "points of all transforms, rows by columns"),
+                Parameter(BASIS, tuple(each.word for each in found), "points of all transforms, rows by columns"),
                 Parameter("threads", (128, 256, 512), "of a block that pads or clips"),
                 Parameter("transposers", (4, 8, 16), f"threads that transpose each row of {TILE} numbers' tile"),
                 *product.parameters,
@@ -74,35 +75,37 @@ class Conv2dCufft(Family[Conv2d]):
         )
 
     def default(self, problem: Conv2d, device: Device) -> Config:
-        found = _bases(problem)
-        product = CgemmCublas().default(FourierParts(problem, found[0], 1).product, device)
-        return Config.of({"basis": _word(found[0]), "threads": 256, "transposers": 8, **product.values()})
+        first = _first(problem)
+        if first is None:
+            raise ValueError(f"{problem.key()} is not solved by {self.name}: {self.why_not(problem, device)}")
+        product = CgemmCublas().default(FourierParts(problem, first, 1).product, device)
+        return Config.of({BASIS: first.word, "threads": 256, "transposers": 8, **product.values()})
 
     def program(self, problem: Conv2d, config: Config) -> Program:
-        parts = FourierParts(problem, _basis(config.text("basis")), 1)
+        parts = FourierParts(problem, Basis.of(config.text(BASIS)), 1)
         return with_room(_Steps(problem, parts, config).program(self.name), problem.workspace_limit)
 
 
-def _word(basis: Basis) -> str:
-    return f"{basis.rows}x{basis.columns}"
+def _first(layer: Conv2d) -> Basis | None:
+    """The first of the likely basis sizes whose memory fits, the libraries' included; None if none does."""
+    return next((basis for basis in likely_bases(layer) if _fits(layer, basis)), None)
 
 
-def _basis(word: str) -> Basis:
-    rows, columns = map(int, word.split("x"))
-    return Basis(rows, columns)
-
-
+@functools.lru_cache(64)
 def _bases(layer: Conv2d) -> tuple[Basis, ...]:
-    """Basis sizes whose memory fits, the libraries' included, the likeliest first."""
-    parts = (FourierParts(layer, basis, 1) for basis in bases(layer))
-    fitting = (each for each in parts if each.fits() and _nbytes(each) <= layer.workspace_limit)
-    return tuple(each.basis for each in fitting if _is_counted(each))
+    """All basis sizes whose memory fits, the likeliest first."""
+    return tuple(basis for basis in bases(layer) if _fits(layer, basis))
+
+
+def _fits(layer: Conv2d, basis: Basis) -> bool:
+    parts = FourierParts(layer, basis, 1)
+    return parts.fits() and _nbytes(parts) <= layer.workspace_limit and _is_counted(parts)
 
 
 def _streams_constraint(layer: Conv2d, found: tuple[Basis, ...]) -> Constraint:
     """Streams that each basis leaves workspace for; the product's own constraints are those of the first basis."""
     most = {
-        _word(each.basis): min(each.basis.frequencies, most_streams(layer.workspace_limit - _own_bytes(each)))
+        each.basis.word: min(each.basis.frequencies, most_streams(layer.workspace_limit - _own_bytes(each)))
         for each in (FourierParts(layer, basis, 1) for basis in found)
     }
     why = f"each stream has a frequency and a share of what the spectra leave of {layer.workspace_limit} bytes"

@@ -117,11 +117,6 @@ class FourierParts:
         found = (cls(layer, basis, n, transforms) for n in range(1, min(images, most) + 1) if images % n == 0)
         return next((parts for parts in found if parts.fits(beside)), None)
 
-    @classmethod
-    def bases(cls, layer: Conv2d, transforms: PlaneTransforms = WHOLE_PLANES) -> tuple[Basis, ...]:
-        """Basis sizes worth trying, the likeliest first."""
-        return transforms.bases(layer, cls.rules)
-
     def fits(self, beside: int = 0) -> bool:
         """Whether the layer's workspace holds the spectra and `beside` bytes. No spectrum may be larger than an operand
         may be.

@@ -19,7 +19,7 @@ import abc
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import ceil, prod
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
@@ -33,8 +33,8 @@ LARGEST_FACTOR = 7
 """Largest prime factor of a basis. A larger one costs a thread more additions than its fewer points save."""
 SMALL_PRIMES = (11, 13)
 """Sizes that a thread transforms at once although they are prime, instead of 12 and 14."""
-MOST_OF_AN_AXIS = 3
-"""Sizes of whole planes per axis that are ranked, from the smallest on; larger ones move too many bytes."""
+SMALLEST = 3
+"""Sizes of whole planes per axis, from the smallest on, whose pairs come first; larger ones move more bytes."""
 ODD = 1.1
 """Cost factor of odd columns, because real rows of odd length can only be transformed in pairs."""
 PRIME = 1.03
@@ -44,7 +44,9 @@ LEAST, MOST = 8, 70
 70x70 took 1154 us for 128x128 planes and 11x11 taps, the best ones of up to 64 points 1501 (L1 forward, H200).
 """
 LIKELY = 3
-"""Number of tile sizes that are offered."""
+"""Number of basis sizes that a search begins with; one of them answers for a layer that was not tuned."""
+BASIS = "basis"
+"""Name of the parameter whose value is the word of a basis (`Basis.word`)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,6 +55,17 @@ class Basis:
 
     rows: int
     columns: int
+
+    @classmethod
+    def of(cls, word: str) -> Basis:
+        """Basis of a word such as `16x18`, rows by columns. Raises ValueError for any other text."""
+        rows, columns = map(int, word.split("x"))
+        return cls(rows, columns)
+
+    @property
+    def word(self) -> str:
+        """The basis as the value of a parameter, rows by columns."""
+        return f"{self.rows}x{self.columns}"
 
     @property
     def size(self) -> tuple[int, int]:
@@ -84,8 +97,12 @@ class PlaneTransforms(abc.ABC):
         """Why the planes of a layer cannot be transformed this way, in one line; None if they can."""
 
     @abc.abstractmethod
+    def likely(self, layer: Conv2d, rules: BasisRules) -> tuple[Basis, ...]:
+        """The first LIKELY of `bases`, or all if there are fewer."""
+
+    @abc.abstractmethod
     def bases(self, layer: Conv2d, rules: BasisRules) -> tuple[Basis, ...]:
-        """Basis sizes worth trying, the likeliest first."""
+        """All basis sizes to search, the likeliest first."""
 
     @abc.abstractmethod
     def tiles(self, layer: Conv2d, basis: Basis) -> tuple[int, int]:
@@ -102,6 +119,9 @@ class WholePlanes(PlaneTransforms):
 
     def why_not(self, layer: Conv2d) -> str | None:  # noqa: ARG002 - the interface's
         return None
+
+    def likely(self, layer: Conv2d, rules: BasisRules) -> tuple[Basis, ...]:
+        return likely_bases(layer, rules.multiples)
 
     def bases(self, layer: Conv2d, rules: BasisRules) -> tuple[Basis, ...]:
         return bases(layer, rules.multiples)
@@ -142,8 +162,11 @@ class PlaneTiles(PlaneTransforms):
             return "pads with zeros only"
         return None
 
+    def likely(self, layer: Conv2d, rules: BasisRules) -> tuple[Basis, ...]:
+        return _tile_bases(layer, rules)[:LIKELY]
+
     def bases(self, layer: Conv2d, rules: BasisRules) -> tuple[Basis, ...]:
-        """The likeliest tile sizes, the best first; none if filters are too large for a tile."""
+        """All tile sizes, those of the least expected time first; none if filters are too large for a tile."""
         return _tile_bases(layer, rules)
 
     def tiles(self, layer: Conv2d, basis: Basis) -> tuple[int, int]:
@@ -202,12 +225,24 @@ def least_points(problem: Conv2d, axis: int) -> int:
 
 
 @functools.lru_cache(256)
+def likely_bases(problem: Conv2d, multiples: tuple[int, int] = (1, 1)) -> tuple[Basis, ...]:
+    """The first LIKELY of `bases`, out of the SMALLEST sizes of each axis."""
+    rows, columns = (_sizes(problem, axis, multiples[axis])[:SMALLEST] for axis in (0, 1))
+    return _in_order(itertools.product(rows, columns))[:LIKELY]
+
+
+@functools.lru_cache(256)
 def bases(problem: Conv2d, multiples: tuple[int, int] = (1, 1)) -> tuple[Basis, ...]:
     """Basis sizes for whole planes, the likeliest first; their rows and columns are multiples of these powers of
     two.
     """
-    rows, columns = (_sizes(least_points(problem, axis), multiples[axis]) for axis in (0, 1))
-    found = [Basis(*each) for each in itertools.product(rows, columns)]
+    rows, columns = (_sizes(problem, axis, multiples[axis]) for axis in (0, 1))
+    return tuple(dict.fromkeys((*likely_bases(problem, multiples), *_in_order(itertools.product(rows, columns)))))
+
+
+def _in_order(sizes: Iterable[tuple[int, int]]) -> tuple[Basis, ...]:
+    """Bases of these sizes, those whose transforms are expected to take the least time first."""
+    found = (Basis(*size) for size in sizes)
     return tuple(sorted(found, key=lambda basis: (basis.frequencies * slowness(basis), basis.size)))
 
 
@@ -217,15 +252,15 @@ def slowness(basis: Basis) -> float:
     return slow * (ODD if basis.columns % 2 else 1.0)
 
 
-def _sizes(least: int, multiple: int) -> tuple[int, ...]:
-    least = max(least, multiple)
-    good = (
+def _sizes(problem: Conv2d, axis: int, multiple: int) -> tuple[int, ...]:
+    """Sizes of an axis of whole planes: from the fewest points to the next power of two, with small factors."""
+    least = max(least_points(problem, axis), multiple)
+    most = 1 << (least - 1).bit_length()
+    return tuple(
         points
-        for points in itertools.count(-(-least // multiple) * multiple, multiple)
+        for points in range(-(-least // multiple) * multiple, most + 1, multiple)
         if points in SMALL_PRIMES or max(prime_factors(points)) <= LARGEST_FACTOR
     )
-    most = 1 << (least - 1).bit_length()
-    return tuple(points for points in itertools.islice(good, MOST_OF_AN_AXIS) if points <= most)
 
 
 @functools.lru_cache(256)
@@ -236,7 +271,7 @@ def _tile_bases(layer: Conv2d, rules: BasisRules) -> tuple[Basis, ...]:
         basis = Basis(*size)
         if (cost := rules.tile_cost_ns(layer, basis)) is not None:
             costs[basis] = cost
-    return tuple(sorted(costs, key=lambda basis: (costs[basis], basis.size))[:LIKELY])
+    return tuple(sorted(costs, key=lambda basis: (costs[basis], basis.size)))
 
 
 def _tile_sizes(taps: int, cut: int, multiple: int, most: int) -> tuple[int, ...]:

@@ -142,16 +142,9 @@ class Kernel:
     def with_transform_of(self, other: Kernel, name: str) -> Kernel:
         """The kernel with the other's config for the transform of an operand, so that both write the same bits."""
         theirs, ours = (_transforms(each.family, each.problem)[name].name for each in (other, self))
-        stages = (stage.name for stage in self.family.stages(self.problem))
-        return dataclasses.replace(
-            self,
-            config=Config.joined(
-                {
-                    stage: other.config.of_stage(theirs) if stage == ours else self.config.of_stage(stage)
-                    for stage in stages
-                }
-            ),
-        )
+        rest = {name: value for name, value in self.config.items if not name.startswith(f"{ours}.")}
+        taken = Config.joined({ours: other.config.of_stage(theirs)})
+        return dataclasses.replace(self, config=Config.of({**rest, **taken.values()}))
 
     def program(self, device: Device) -> Program:
         """The whole pass on `device`, with the spectra of its inputs in workspaces that all passes name alike.

@@ -1,4 +1,4 @@
-"""The Fourier families of `conv2d`: how planes are transformed, by whom spectra are multiplied, and on which basis."""
+"""The Fourier families of `conv2d`: how planes are transformed, and by whom spectra are multiplied."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ FFT = Variant("conv2d_fft", WHOLE_PLANES, FLOAT32)
 FFT_FUSED = Variant("conv2d_fft_fused", WHOLE_PLANES, FUSED)
 VARIANTS = (
     FFT,
-    Variant("conv2d_fft_2", WHOLE_PLANES, FLOAT32, rank=1),
-    Variant("conv2d_fft_3", WHOLE_PLANES, FLOAT32, rank=2),
     Variant("conv2d_fft_tensor", WHOLE_PLANES, TENSOR),
     Variant("conv2d_fft_warpgroup", WHOLE_PLANES, WGMMA),
     Variant("conv2d_fft_halves", WHOLE_PLANES, SPLIT16),
@@ -47,14 +45,11 @@ VARIANTS = (
     Variant("conv2d_fft_cublas", WHOLE_PLANES, CUBLAS),
     FFT_FUSED,
     Variant("conv2d_fft_tiled", TILES, FLOAT32, rival=FFT),
-    Variant("conv2d_fft_tiled_2", TILES, FLOAT32, rank=1, rival=FFT),
-    Variant("conv2d_fft_tiled_3", TILES, FLOAT32, rank=2, rival=FFT),
     Variant("conv2d_fft_tiled_tensor", TILES, TENSOR, rival=FFT),
     Variant("conv2d_fft_tiled_warpgroup", TILES, WGMMA, rival=FFT),
     Variant("conv2d_fft_tiled_halves", TILES, SPLIT16, rival=FFT),
     Variant("conv2d_fft_tiled_thin", TILES, THIN, rival=FFT),
     Variant("conv2d_fft_tiled_fused", TILES, FUSED, rival=FFT_FUSED),
-    Variant("conv2d_fft_tiled_fused_2", TILES, FUSED, rank=1, rival=FFT_FUSED),
 )
 FOURIER = {variant.name: Conv2dFft(variant) for variant in VARIANTS}
 """Families by name."""

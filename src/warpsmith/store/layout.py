@@ -48,5 +48,8 @@ CEILINGS_SINCE = 7
 PINS_SINCE = 8
 """First schema with winners of pinned searches."""
 
+BASES_SINCE = 8
+"""First schema in which the configs of Fourier families have a basis."""
+
 CEILINGS_COLUMNS = ("created_at", "driver", "compiler", "spec")
 """Columns of ceilings beside the device's key."""

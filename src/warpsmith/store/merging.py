@@ -8,6 +8,7 @@ from collections.abc import Callable
 from sqlalchemy import Connection, Table, func, select
 
 from warpsmith.store.contents import History, contents_and_history
+from warpsmith.store.fourier_bases import rebased
 from warpsmith.store.layout import WINNER_IDENTITY
 from warpsmith.store.poison import listed
 from warpsmith.store.rows import Contents, Row
@@ -57,14 +58,20 @@ def merge_stores(into: Store, other: Store) -> MergeReport:
     copied too: a program that hung one device hangs the next of its kind. Ceilings are copied for a device that has
     none here. The other store's active tuners are not copied.
     """
-    renewed = _with_todays_fingerprints(*contents_and_history(other))
+    renewed = _of_today(*contents_and_history(other))
     return into.database.write(lambda connection: _absorb(connection, *renewed))
 
 
 def absorb(store: Store, contents: Contents) -> MergeReport:
     """Copies all rows, or none if it raises: new trials, and winners and runners-up that are new or faster."""
-    renewed = _with_todays_fingerprints(contents, History())
+    renewed = _of_today(contents, History())
     return store.database.write(lambda connection: _absorb(connection, *renewed))
+
+
+def _of_today(contents: Contents, history: History) -> tuple[Contents, History]:
+    """What another store, or lines of another time, hold, as a store of this schema holds it."""
+    contents, history = _with_todays_fingerprints(contents, history)
+    return rebased(contents), history
 
 
 def _with_todays_fingerprints(contents: Contents, history: History) -> tuple[Contents, History]:

@@ -14,8 +14,9 @@ from sqlalchemy.exc import ArgumentError
 from warpsmith.errors import BadArgument, StoreError, one_line
 from warpsmith.store import postgresql, sqlite
 from warpsmith.store.database import Database
-from warpsmith.store.layout import PROBLEMS_TABLE, REKEYED_SINCE, SCHEMA_VERSION, VERSION_TABLE
+from warpsmith.store.layout import BASES_SINCE, PROBLEMS_TABLE, REKEYED_SINCE, SCHEMA_VERSION, VERSION_TABLE
 from warpsmith.store.location import is_url, redacted
+from warpsmith.store.rebasing import rebase
 from warpsmith.store.sqlite import APPLICATION_ID, Access
 from warpsmith.store.tables import create_all, version
 
@@ -133,6 +134,8 @@ def _bring_up_to_date(database: Database) -> None:
 
             migrations.upgrade(connection)
         message = _rekeyed(connection, database.name) if 0 < before < REKEYED_SINCE else None
+        if 0 < before < BASES_SINCE:
+            rebase(connection)  # after the fingerprints, which are renewed by the names of the time before
         if connection.dialect.name == "sqlite":
             _claim(connection)
     if message is not None:

@@ -14,6 +14,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.store import poison, rows, tables
 from warpsmith.store.ceilings import StoredCeilings, ceilings_of, ceilings_row
 from warpsmith.store.database import Database
+from warpsmith.store.fourier_bases import names_before
 from warpsmith.store.layout import CEILINGS_SINCE
 from warpsmith.store.opening import open_location
 from warpsmith.store.poison import PoisonList
@@ -179,7 +180,7 @@ class Store:
 
     def beaten(self, family: str) -> tuple[Record, ...]:
         """All runners-up of a family, by problem key, then device key."""
-        return self._beside(tables.runners_up.c.family == family, pinned=False)
+        return self._beside(tables.runners_up.c.family.in_(names_before(family)), pinned=False)
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
         """Times of all runners-up of an operation, in no order."""

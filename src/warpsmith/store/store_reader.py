@@ -15,6 +15,7 @@ from warpsmith.generator.device import Device
 from warpsmith.store import rows, sqlite
 from warpsmith.store.ceilings import StoredCeilings, ceilings_of
 from warpsmith.store.changes import file_state
+from warpsmith.store.fourier_bases import names_before, of_today, runners_up_of_today, times_of_today
 from warpsmith.store.layout import (
     CEILINGS_COLUMNS,
     CEILINGS_SINCE,
@@ -110,7 +111,7 @@ class StoreReader:
         values: tuple[str, ...] = (problem_key,)
         if device_key is not None:
             mine, values = f"{mine} AND device_key = ?", (problem_key, device_key)
-        return rows.readable(rows.record_of, rows.winners_in_order(self._found(mine, values)))
+        return rows.readable(rows.record_of, rows.winners_in_order(self._winners(mine, values)))
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         return self._kept(StoreReader._records, operation)
@@ -119,8 +120,11 @@ class StoreReader:
         query = f"SELECT * FROM {WINNERS_TABLE}"
         if operation is not None:
             query += f" WHERE problem_key IN (SELECT key FROM {PROBLEMS_TABLE} WHERE operation = ?)"
-        found = self._found(query, () if operation is None else (operation,))
+        found = self._winners(query, () if operation is None else (operation,))
         return rows.readable(rows.record_of, rows.winners_in_order(found))
+
+    def _winners(self, query: str, values: tuple[str, ...]) -> tuple[Row, ...]:
+        return of_today(self._found(query, values), self._schema)
 
     def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
         return self._beside("problem_key = ? AND device_key = ?", (problem_key, device_key), pinned=False)
@@ -129,7 +133,8 @@ class StoreReader:
         return self._beside("problem_key = ? AND device_key = ?", (problem_key, device_key), pinned=True)
 
     def beaten(self, family: str) -> tuple[Record, ...]:
-        return self._beside("family = ?", (family,), pinned=False)
+        names = names_before(family)
+        return self._beside(f"family IN ({', '.join('?' * len(names))})", names, pinned=False)
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
         return self._kept(StoreReader._family_times, operation)
@@ -144,7 +149,7 @@ class StoreReader:
         with sqlite.reading(self._path, self._access, self._wait_s) as connection:
             if sqlite.schema_number(connection, self.location) >= PINS_SINCE:
                 query += " AND pins = ''"
-            return FamilyTime.readable(connection.execute(query, (operation,)))
+            return times_of_today(FamilyTime.readable(connection.execute(query, (operation,))), self._schema)
 
     def poisoned(self, device: Device) -> dict[str, Failure]:
         if self._schema < POISONED_SINCE:
@@ -181,8 +186,8 @@ class StoreReader:
         if self._is_without_runners_up():
             return ()
         found = self._found(f"SELECT * FROM {RUNNERS_UP_TABLE} WHERE {where}", values)
-        listed = rows.in_order(rows.of_pins(found, pinned=pinned), "family")
-        return rows.readable(rows.record_of, rows.winners_in_order(listed))
+        mine = runners_up_of_today(rows.of_pins(found, pinned=pinned), self._schema)
+        return rows.readable(rows.record_of, rows.winners_in_order(rows.in_order(mine, "family")))
 
     def _is_without_runners_up(self) -> bool:
         """True if the file's schema has no table of runners-up. A writer may upgrade it meanwhile, so an old schema is

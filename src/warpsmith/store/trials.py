@@ -18,6 +18,7 @@ from warpsmith.generator.space import Config
 from warpsmith.store import rows
 from warpsmith.store.conditions import ANY
 from warpsmith.store.database import Database
+from warpsmith.store.fourier_bases import of_today
 from warpsmith.store.record import FailureKind, Record
 from warpsmith.store.rows import Row
 from warpsmith.store.tables import (
@@ -40,7 +41,7 @@ def found_trials(connection: Connection, schema: int, where: ColumnElement[bool]
     kept = [column for column in trials.c if schema >= 4 or column.name != "conditions"]
     query = select(*kept).order_by(trials.c.id)
     listed = found(connection, query if where is None else query.where(where))
-    return tuple(map(rows.trial_with_conditions, listed))
+    return of_today(map(rows.trial_with_conditions, listed), schema)
 
 
 def keep(connection: Connection, new: Sequence[Row]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, delete, select, true
 
 from warpsmith.store import rows
+from warpsmith.store.fourier_bases import of_today, runners_up_of_today, times_of_today
 from warpsmith.store.layout import PINS_SINCE, RUNNER_UP_IDENTITY, RUNNERS_UP_SINCE, WINNER_IDENTITY
 from warpsmith.store.record import FamilyTime
 from warpsmith.store.rows import Row
@@ -25,7 +26,7 @@ NO_PINS = ""
 def found_winners(connection: Connection, schema: int, *where: ColumnElement[bool]) -> tuple[Row, ...]:
     """Winners as rows of the current schema, by problem and device, and then with the preferred conditions first."""
     kept = [column for column in winners.c if schema >= 3 or column.name != "conditions"]
-    return rows.winners_in_order(found(connection, select(*kept).where(*where)))
+    return rows.winners_in_order(of_today(found(connection, select(*kept).where(*where)), schema))
 
 
 def found_runners_up(connection: Connection, schema: int, *where: ColumnElement[bool]) -> tuple[Row, ...]:
@@ -36,7 +37,7 @@ def found_runners_up(connection: Connection, schema: int, *where: ColumnElement[
         return ()
     kept = [column for column in runners_up.c if schema >= PINS_SINCE or column.name != "pins"]
     listed = [{"pins": NO_PINS, **row} for row in found(connection, select(*kept).where(*where))]
-    return rows.winners_in_order(rows.in_order(listed, "family", "pins"))
+    return rows.winners_in_order(rows.in_order(runners_up_of_today(listed, schema), "family", "pins"))
 
 
 def family_times(connection: Connection, schema: int, operation: str) -> tuple[FamilyTime, ...]:
@@ -46,7 +47,7 @@ def family_times(connection: Connection, schema: int, operation: str) -> tuple[F
     columns = (runners_up.c[name] for name in FamilyTime._fields)
     unpinned = runners_up.c.pins == NO_PINS if schema >= PINS_SINCE else true()
     mine = select(*columns).where(of_operation(runners_up, operation), unpinned)
-    return FamilyTime.readable(connection.execute(mine))
+    return times_of_today(FamilyTime.readable(connection.execute(mine)), schema)
 
 
 def crown(connection: Connection, row: Row) -> None:

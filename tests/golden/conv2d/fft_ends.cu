@@ -1,6 +1,6 @@
 // warpsmith conv2d_fft
 // problem: conv2d pass=fprop input=32x64x56x56 weight=64x64x3x3 precision=ieee padding=1x1 bias=yes relu=yes
-// config:  first.ahead=0 first.blocks=0 first.first=y first.gaps=25 first.loads=plain first.min_blocks=3
+// config:  basis=60x60 first.ahead=0 first.blocks=0 first.first=y first.gaps=25 first.loads=plain first.min_blocks=3
 //          first.packing=pair first.shares=1 first.signal=direct first.spectrum=mirrored first.stores=plain
 //          first.threads=256 first.tiles=1 first.transforms=2 first.twiddles=powers first.x_radices=6x10
 //          first.y_radices=6x10 product.block_columns=16 product.block_rows=4 product.columns=4 product.lanes=8

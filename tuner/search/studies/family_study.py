@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import optuna
-from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.space import Config, Space, Value
+from warpsmith.generator.space import Config
 from warpsmith.tuner.search.neighbours import Neighbours
 from warpsmith.tuner.search.random_order import RandomOrder
 from warpsmith.tuner.search.sampler_choice import SamplerChoice
+from warpsmith.tuner.search.studies.coding import Branched, Categories, Coding, Places
 from warpsmith.tuner.search.studies.samplers import (
     AdditiveSampler,
     FeasibleSampler,
     SpaceExhausted,
-    categories,
     is_left_to_chance,
     quiet_optuna,
 )
@@ -48,13 +45,13 @@ class FamilyStudy:
     def __init__(self, name: str, choice: SamplerChoice, seed: int, order: RandomOrder, neighbours: Neighbours) -> None:
         self._order, self._neighbours = order, neighbours
         self._own: FeasibleSampler | None = None
-        self._coding: Coding = Categories(order.space)
-        if choice is SamplerChoice.CMAES:
-            self._coding = Places(order.space)
+        self._coding: Coding = Branched(order.space)
         if choice is SamplerChoice.ADDITIVE:
             self._own = AdditiveSampler(order, neighbours)
         elif choice is SamplerChoice.RANDOM:
             self._own = FeasibleSampler(order)
+        else:
+            self._coding = Places(order.space) if choice is SamplerChoice.CMAES else Categories(order.space)
         with quiet_optuna():
             sampler = self._own or _optunas_own(choice, seed)
             self.study = optuna.create_study(study_name=name, sampler=sampler, direction="minimize")
@@ -65,10 +62,10 @@ class FamilyStudy:
         if self._own is None:
             return self._suggested() or self._order.next()
         try:
-            trial = self.study.ask(self._coding.distributions)
+            config = self._own.coming()
         except SpaceExhausted:
             return None
-        config = self._coding.config(trial.params)
+        trial = self.study.ask(self._own.coding.distributions_of(config))
         self._pending[config] = trial
         return config
 
@@ -79,10 +76,8 @@ class FamilyStudy:
         if (trial := self._pending.pop(config, None)) is not None:
             self.study.tell(trial, time_ns, state)
             return
-        params = self._coding.params(config)
-        self.study.add_trial(
-            create_trial(state=state, value=time_ns, params=params, distributions=self._coding.distributions)
-        )
+        params, distributions = self._coding.params(config), self._coding.distributions_of(config)
+        self.study.add_trial(create_trial(state=state, value=time_ns, params=params, distributions=distributions))
         if self._own is not None:
             self._own.learn(config, time_ns)
 
@@ -90,10 +85,12 @@ class FamilyStudy:
         """A new legal config from a sampler that knows neither the constraints nor the tried configs."""
         if is_left_to_chance(self._order, self._neighbours):
             return None
+        coding = self._coding
+        assert not isinstance(coding, Branched)
         for _ in range(REPEATS):
             with quiet_optuna():
-                trial = self.study.ask(self._coding.distributions)
-            suggested = self._coding.config(trial.params)
+                trial = self.study.ask(coding.distributions)
+            suggested = coding.config(trial.params)
             config = self._order.space.like(suggested.values())
             if config is None or config in self._order.tried:
                 self.study.tell(trial, state=TrialState.PRUNED)
@@ -104,38 +101,6 @@ class FamilyStudy:
                 self.study.tell(trial, state=TrialState.FAIL)  # reported by `tell`, as the config that replaced it
                 return config
         return None
-
-
-class Categories:
-    """Encodes a config as unordered parameter values of a study."""
-
-    def __init__(self, space: Space) -> None:
-        self.distributions = categories(space)
-
-    def config(self, params: Mapping[str, Value]) -> Config:
-        return Config.of(params)
-
-    def params(self, config: Config) -> dict[str, Value]:
-        return config.values()
-
-
-class Places:
-    """Encodes a config as the index of each value in its parameter's list of values."""
-
-    def __init__(self, space: Space) -> None:
-        self._values = {each.name: each.values for each in space.parameters}
-        self.distributions: dict[str, BaseDistribution] = {
-            name: IntDistribution(0, len(values) - 1) for name, values in self._values.items()
-        }
-
-    def config(self, params: Mapping[str, Value]) -> Config:
-        return Config.of({name: values[int(params[name])] for name, values in self._values.items()})
-
-    def params(self, config: Config) -> dict[str, Value]:
-        return {name: self._values[name].index(value) for name, value in config.items}
-
-
-Coding = Categories | Places
 
 
 def _optunas_own(choice: SamplerChoice, seed: int) -> optuna.samplers.BaseSampler:

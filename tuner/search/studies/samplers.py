@@ -9,13 +9,14 @@ from typing import Any
 
 import optuna
 from optuna import Study
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from warpsmith.generator.space import Config, Space
 from warpsmith.tuner.search.neighbours import Neighbours
 from warpsmith.tuner.search.random_order import RandomOrder
+from warpsmith.tuner.search.studies.coding import Branched
 
 
 @contextlib.contextmanager
@@ -33,11 +34,6 @@ def quiet_optuna() -> Iterator[None]:
         optuna.logging.set_verbosity(verbosity)
 
 
-def categories(space: Space) -> dict[str, BaseDistribution]:
-    """A space's parameters as unordered categorical distributions of a study."""
-    return {each.name: CategoricalDistribution(each.values) for each in space.parameters}
-
-
 class SpaceExhausted(Exception):
     """Every config of the space was tried."""
 
@@ -45,8 +41,8 @@ class SpaceExhausted(Exception):
 class FeasibleSampler(BaseSampler):
     """Draws configs at random. Not thread-safe.
 
-    Its study has one objective, the time in ns, to be minimised, and the parameters `distributions`. A trial that
-    failed or was pruned marks a config to avoid.
+    Its study has one objective, the time in ns, to be minimised, and the parameters of `Branched`. A trial that failed
+    or was pruned marks a config to avoid.
 
     Args:
         order: the configs of the space, and those already tried, which are not proposed again.
@@ -54,9 +50,9 @@ class FeasibleSampler(BaseSampler):
 
     def __init__(self, order: RandomOrder) -> None:
         self.order = order
-        self.distributions = categories(order.space)
-        """Distributions to pass to `Study.ask`."""
+        self.coding = Branched(order.space)
         self._others = RandomSampler()
+        self._next: Config | None = None
 
     def learn(self, config: Config, time_ns: float | None) -> None:  # noqa: ARG002 - it draws whatever the times
         """Takes in a time in ns, above 0, or None for a failure. The last of several reports of one config counts."""
@@ -66,12 +62,22 @@ class FeasibleSampler(BaseSampler):
         """The next config to try; None if every config was tried."""
         return self.order.next()
 
+    def coming(self) -> Config:
+        """The config that the study's next trial gets. Raises SpaceExhausted if none is left."""
+        if self._next is None:
+            self._next = self.proposal()
+        if self._next is None:
+            raise SpaceExhausted("every config of the space was tried")
+        self.order.tried.add(self._next)
+        return self._next
+
     def infer_relative_search_space(
         self,
         study: Study,  # noqa: ARG002 - whatever was tried, the space stays
         trial: FrozenTrial,  # noqa: ARG002
     ) -> dict[str, BaseDistribution]:
-        return self.distributions
+        """Distributions of the coming config's parameters. Raises SpaceExhausted if none is left."""
+        return self.coding.distributions_of(self.coming())
 
     def sample_relative(
         self,
@@ -79,11 +85,8 @@ class FeasibleSampler(BaseSampler):
         trial: FrozenTrial,  # noqa: ARG002
         search_space: dict[str, BaseDistribution],  # noqa: ARG002 - that of infer_relative_search_space
     ) -> dict[str, Any]:
-        """Draws a new config. Raises SpaceExhausted if none is left."""
-        if (config := self.proposal()) is None:
-            raise SpaceExhausted("every config of the space was tried")
-        self.order.tried.add(config)
-        return dict(config.values())
+        config, self._next = self.coming(), None
+        return self.coding.params(config)
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -99,8 +102,7 @@ class FeasibleSampler(BaseSampler):
         values: Sequence[float] | None,
     ) -> None:
         """Takes in the outcome of a trial."""
-        config = Config.of({name: trial.params[name] for name in self.distributions})
-        self.learn(config, values[0] if state is TrialState.COMPLETE and values else None)
+        self.learn(self.coding.config(trial.params), values[0] if state is TrialState.COMPLETE and values else None)
 
 
 STARTUP = 10

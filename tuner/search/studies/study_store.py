@@ -24,7 +24,8 @@ from warpsmith.store.location import is_url
 from warpsmith.store.optuna_tables import FINGERPRINT, KNOWN_SCHEMA
 from warpsmith.store.record import FailureKind, Measurement
 from warpsmith.tuner.search.finished import Finished
-from warpsmith.tuner.search.studies.samplers import categories, quiet_optuna
+from warpsmith.tuner.search.studies.coding import Branched
+from warpsmith.tuner.search.studies.samplers import quiet_optuna
 
 ATTEMPTS = 3
 """Number of attempts to open a database: if two tuners create Optuna's tables at once, one of them fails."""
@@ -66,8 +67,8 @@ class StudyStore:
 
         Raises StoreError if the database fails. It may then have created the study, but it has added no trial.
         """
-        distributions = categories(space)
-        frozen = [_frozen(each, distributions) for each in finished if space.contains(each.trial.config)]
+        coding = Branched(space)
+        frozen = [_frozen(each, coding) for each in finished if space.contains(each.trial.config)]
         with _as_store_error(), quiet_optuna():
             study = optuna.create_study(
                 study_name=study_name, storage=self._storage, direction="minimize", load_if_exists=True
@@ -151,7 +152,7 @@ def _json_of(distribution: BaseDistribution) -> str:
     return distribution_to_json(distribution)
 
 
-def _frozen(finished: Finished, distributions: dict[str, BaseDistribution]) -> FrozenTrial:
+def _frozen(finished: Finished, coding: Branched) -> FrozenTrial:
     """The trial as an Optuna trial."""
     trial, outcome = finished.trial, finished.trial.outcome
     attributes: dict[str, object] = {FINGERPRINT: trial.fingerprint, "compiler": trial.compiler}
@@ -164,8 +165,8 @@ def _frozen(finished: Finished, distributions: dict[str, BaseDistribution]) -> F
     made = create_trial(
         state=state,
         value=value,
-        params=trial.config.values(),
-        distributions=distributions,
+        params=coding.params(trial.config),
+        distributions=coding.distributions_of(trial.config),
         user_attrs=attributes,
     )
     made.datetime_start = made.datetime_complete = finished.at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from warpsmith.errors import WrongResult
 from warpsmith.generator.conv2d import Conv2d, Pass
@@ -28,6 +28,8 @@ from warpsmith.generator.selection import Selection
 from warpsmith.plans.conv2d.training_step import Choice, ChosenBy, too_little
 from warpsmith.plans.lookup import exact, find
 from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.poisoned import WRONG_HERE
+from warpsmith.store.record import Record
 from warpsmith.store.store_chain import StoreChain
 from warpsmith.store.store_reader import Winners
 from warpsmith.units import format_time
@@ -62,9 +64,10 @@ def shared_kernels(problems: Mapping[Pass, Conv2d], device: Device, stores: Stor
     """
     found: list[SharedKernels] = []
     reasons: list[str] = []
-    bases, unable = _bases(problems[Pass.FPROP], device)
+    pipelines = _pipelines(problems, device, stores)
+    bases, unable = _bases(problems[Pass.FPROP], pipelines, device)
     for spectra in bases:
-        kernels = _of_basis(problems, spectra, device, stores)
+        kernels = _of_basis(problems, pipelines, spectra, device, stores)
         if isinstance(kernels, str):
             reasons.append(kernels)
         else:
@@ -146,15 +149,30 @@ def total_ns(matches: Iterable[Match]) -> float | None:
     return sum(known) if len(known) == len(times) else None
 
 
-def _pipelines(layer: Conv2d) -> list[Pipeline]:
-    return [family for family in OPERATIONS[layer.operation].families if isinstance(family, Pipeline)]
+def _pipelines(problems: Mapping[Pass, Conv2d], device: Device, stores: StoreChain[Winners]) -> list[Pipeline]:
+    """The families with stages, each on every likely basis, and on those of its stored kernels of a pass."""
+    layer = problems[Pass.FPROP]
+    found: dict[Pipeline, None] = {}
+    stored = [(problem, record.trial) for problem in problems.values() for record in _stored(problem, device, stores)]
+    for family in OPERATIONS[layer.operation].families:
+        if isinstance(family, Pipeline):
+            found |= dict.fromkeys(family.alternatives(layer))
+            own = ((problem, trial.config) for problem, trial in stored if trial.family == family.name)
+            found |= {family.of(config): None for problem, config in own if family.is_legal(problem, device, config)}
+    return list(found)
 
 
-def _bases(layer: Conv2d, device: Device) -> tuple[list[Spectra], list[str]]:
+def _stored(problem: Conv2d, device: Device, stores: StoreChain[Winners]) -> Iterator[Record]:
+    subject = problem.key(), device.key()
+    yield from stores.winners(*subject)
+    yield from stores.runners_up(*subject)
+
+
+def _bases(layer: Conv2d, pipelines: Iterable[Pipeline], device: Device) -> tuple[list[Spectra], list[str]]:
     """The spectra that all passes of a family share, the likeliest basis first, and why other families share none."""
     bases: list[Spectra] = []
     reasons: list[str] = []
-    for family in _pipelines(layer):
+    for family in pipelines:
         spectra = spectra_of(family, layer, device)
         if isinstance(spectra, str):
             reasons.append(spectra)
@@ -164,7 +182,11 @@ def _bases(layer: Conv2d, device: Device) -> tuple[list[Spectra], list[str]]:
 
 
 def _of_basis(
-    problems: Mapping[Pass, Conv2d], spectra: Spectra, device: Device, stores: StoreChain[Winners]
+    problems: Mapping[Pass, Conv2d],
+    pipelines: Collection[Pipeline],
+    spectra: Spectra,
+    device: Device,
+    stores: StoreChain[Winners],
 ) -> SharedKernels | str:
     """The best family of each pass that takes these spectra. Passes may have different families."""
     if spectra.least_bytes > (allowed := problems[Pass.FPROP].workspace_limit):
@@ -173,7 +195,7 @@ def _of_basis(
     chosen: dict[Pass, Pipeline] = {}
     for pass_, problem in problems.items():
         left = limited(problem, spectra)
-        takers = (family for family in _pipelines(problem) if takes(family, problem, spectra, device))
+        takers = (family for family in pipelines if takes(family, problem, spectra, device))
         gate = Gate(left, device)
         able = [family for family in takers if gate.why_unable(family) is None]
         try:
@@ -189,8 +211,15 @@ def _of_basis(
 def _answer(
     problem: Conv2d, able: list[Pipeline], device: Device, stores: StoreChain[Winners]
 ) -> tuple[Match, Pipeline] | None:
-    """The fastest stored answer of some families; else the answer of the family that is likeliest to win."""
-    stored = [(match, family) for family in able if (match := exact(problem, device, stores, family)) is not None]
+    """The fastest stored answer of some families; else the answer of the family that is likeliest to win.
+
+    An answer on another basis does not count: then the default on this one answers, if it is not known to be wrong.
+    """
+    stored = [
+        (match, family)
+        for family in able
+        if (match := exact(problem, device, stores, family)) is not None and _is_of(family, match, problem, device)
+    ]
     timed = [(ns, number) for number, (match, _) in enumerate(stored) if (ns := stored_ns(match)) is not None]
     if timed:
         return stored[min(timed)[1]]
@@ -198,4 +227,16 @@ def _answer(
     if not eligible:
         return None
     likeliest = likeliest_pipeline(eligible, problem, device)
-    return find(problem, device, stores, Selection(likeliest.name)), likeliest
+    match = find(problem, device, stores, Selection(likeliest.name))
+    if _is_of(likeliest, match, problem, device):
+        return match, likeliest
+    gate = Gate(problem, device)
+    program = gate.program(likeliest, gate.default(likeliest))
+    if program.fingerprint in stores.poisoned(device) or program.fingerprint in WRONG_HERE.of(device):
+        return None
+    return Match(MatchKind.DEFAULT, program, None, match.reasons), likeliest
+
+
+def _is_of(pipeline: Pipeline, match: Match, problem: Conv2d, device: Device) -> bool:
+    """Whether a pipeline makes the program of an answer of its family."""
+    return pipeline.is_legal(problem, device, match.program.config)

@@ -1,4 +1,7 @@
-"""Schema revision 0008: runners-up may be winners of a pinned search, which a column tells apart."""
+"""Schema revision 0008: runners-up may be winners of a pinned search, which a column tells apart.
+
+`warpsmith.store.rebasing` gives the configs of Fourier families their basis.
+"""
 
 from __future__ import annotations
 
