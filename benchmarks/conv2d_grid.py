@@ -28,7 +28,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -83,7 +82,7 @@ def measure(results: Path, given: argparse.Namespace) -> None:
         with contextlib.closing(Measuring(settings)) as measuring:
             begun = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             run = {**measuring.environment(), "created": begun, "seconds": given.seconds, "starts": given.starts}
-            lines.add(results, {"run": {**run, "set": name, "seed": given.seed, "command": shlex.join(sys.argv)}})
+            lines.add(results, {"run": {**run, "set": name, "seed": given.seed, "command": lines.command()}})
             own = [point for its_set, point in left if its_set == name]
             for row in measuring.rows(own, start + given.within):
                 lines.add(results, {"set": name, **row})

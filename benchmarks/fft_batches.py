@@ -20,7 +20,7 @@ import argparse
 import dataclasses
 import datetime
 import itertools
-import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -54,6 +54,7 @@ MOST_TUNED = 1 << 26
 """Points. Larger problems, whose float64 reference takes minutes, are not searched."""
 GRAPH_NS = 300_000
 """Nanoseconds that the calls of one graph take, approximately: a replay's own launch is small beside it."""
+DRIVER = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
 COMPILERS = 8
 """Threads that make plans ahead."""
 LARGEST_DIFFERENCE = 1e-6
@@ -161,12 +162,12 @@ def run_facts(commit: str) -> dict[str, Any]:
     facts = cupy.cuda.runtime.getDeviceProperties(0)
     return {
         "device": facts["name"].decode(),
-        "driver": cupy.cuda.runtime.driverGetVersion(),
+        "driver": subprocess.check_output(DRIVER, text=True).splitlines()[0],
         "cufft": cufft.getVersion(),
         "cupy": cupy.__version__,
         "commit": commit,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/fft_batches.py", *sys.argv[1:]]),
+        "command": lines.command(),
     }
 
 

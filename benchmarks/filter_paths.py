@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -71,7 +70,7 @@ def main() -> None:
         "device": DeviceRef.parse(given.device).device().name,
         "commit": given.commit,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/filter_paths.py", *sys.argv[1:]]),
+        "command": lines.command(),
     }
     lines.add(given.results, {"run": run})
     for taps in given.filter:

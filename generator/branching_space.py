@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from warpsmith.errors import one_line
-from warpsmith.generator.space import Config, Parameter, Space, Value
+from warpsmith.generator.space import Config, Parameter, Shown, Space, Value, shortened
 
 ADJACENT = 4
 """Values of the branching parameter on either side of a config's own, in their order, that its neighbours have."""
@@ -115,6 +115,39 @@ class BranchingSpace(Space):
         values = wanted.pop(self._branches.name, None)
         kept = None if values is None else tuple(value for value in self.branching.values if value in values)
         return BranchingSpace(_Changed(self._branches, lambda space: _narrowed(space, wanted), kept))
+
+    def having(self, wanted: Mapping[str, Iterable[Value]]) -> Space:
+        rest = {name: tuple(values) for name, values in wanted.items() if name != self._branches.name}
+        return BranchingSpace(_Changed(self._branches, lambda space: _narrowed(space, rest), self._wanted(wanted)))
+
+    def why_none_has(self, wanted: Mapping[str, tuple[Value, ...]]) -> str | None:
+        name = self._branches.name
+        if missing := [each for each in wanted if each not in self.names]:
+            return f"it has no parameter {' and no parameter '.join(missing)}"
+        if not (values := self._wanted(wanted)):
+            return f"{name}={shortened(wanted[name])} is none of {shortened(self.branching.values)}"
+        rest = {each: values for each, values in wanted.items() if each != name}
+        first = ""
+        for value in values:
+            space = self._branches.space(value)
+            if (why := space if isinstance(space, str) else space.why_none_has(rest)) is None:
+                return None
+            first = first or f"with {name}={value}: {why}"
+        return first
+
+    def shown(self) -> Shown:
+        """All values of the branching parameter; the other parameters, and the rules, of the first branch."""
+        name, main = self._branches.name, self._main
+        others = (each for each in main.parameters if each.name != name)
+        (own,) = (each.values for each in main.parameters if each.name == name)
+        return Shown((self.branching, *others), main.constraints, f"{name}={own[0]}")
+
+    def _wanted(self, wanted: Mapping[str, Iterable[Value]]) -> tuple[str, ...]:
+        """Values of the branching parameter that are wanted; all if it is not named."""
+        if self._branches.name not in wanted:
+            return self.branching.values
+        chosen = set(wanted[self._branches.name])
+        return tuple(value for value in self.branching.values if value in chosen)
 
     def configs(self) -> Iterator[Config]:
         for space in self._spaces():
@@ -238,10 +271,7 @@ class _Guarded(_Changed):
 
 
 def _narrowed(space: Space, wanted: Mapping[str, tuple[Value, ...]]) -> Space | str:
-    own = {
-        each.name: tuple(value for value in wanted[each.name] if value in each.values)
-        for each in space.parameters
-        if each.name in wanted
-    }
+    values = {each.name: each.values for each in space.parameters}
+    own = {name: tuple(value for value in given if value in values.get(name, ())) for name, given in wanted.items()}
     without = [name for name, values in own.items() if not values]
     return f"it has none of the values of {', '.join(without)}" if without else space.narrowed(own)

@@ -7,14 +7,12 @@ import re
 from collections.abc import Iterable, Mapping
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.space import Config, Space, Value
+from warpsmith.generator.space import Config, Space, Value, shortened
 
 PinnedValues = Mapping[str, Value | Iterable[Value]]
 """Values by the name of their parameter: one value, or several of which any may be chosen."""
 
 EXAMPLE = "path=texture or rows=2,4"
-MOST_NAMED = 24
-"""Largest number of names or values that an error message lists: a pipeline has 60 parameters."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class Pins:
                 raise BadArgument(f"--set takes NAME=VALUE[,VALUE...], such as {EXAMPLE}; got {text!r}")
             parsed = _values(name, [int(word) if re.fullmatch(r"-?\d+", word) else word for word in words])
             if found.setdefault(name, parsed) != parsed:
-                raise BadArgument(f"{name} is set twice, to {_listed(found[name])} and to {_listed(parsed)}")
+                raise BadArgument(f"{name} is set twice, to {shortened(found[name])} and to {shortened(parsed)}")
         return cls(tuple(sorted(found.items())))
 
     def __bool__(self) -> bool:
@@ -68,42 +66,13 @@ class Pins:
         own = config.values()
         return all(own.get(name) in values for name, values in self.items)
 
-    def missing(self, space: Space) -> list[str]:
-        """Pinned names that a space does not have."""
-        own = {parameter.name for parameter in space.parameters}
-        return [name for name, _ in self.items if name not in own]
-
     def narrowed(self, space: Space) -> Space:
         """The part of a space that is inside. Call it only if `why_not` is None."""
-        return space.narrowed(self._legal_values(space)) if self.items else space
+        return space.having(dict(self.items)) if self.items else space
 
     def why_not(self, space: Space) -> str | None:
         """Reason why no config of a space is inside, in one line; None if there is one."""
-        if not self.items:
-            return None
-        if missing := self.missing(space):
-            return f"it has no parameter {' and no parameter '.join(missing)}"
-        for parameter in space.parameters:
-            wanted = dict(self.items).get(parameter.name, parameter.values)
-            if not set(wanted) & set(parameter.values):
-                return f"{parameter.name}={_listed(wanted)} is none of {_listed(parameter.values)}"
-        narrowed = self.narrowed(space)
-        return None if narrowed.why_empty is None else f"{self} contradict each other: {self._conflict(narrowed)}"
-
-    def _legal_values(self, space: Space) -> dict[str, list[Value]]:
-        """The pinned values that each parameter of a space has."""
-        own = {parameter.name: parameter.values for parameter in space.parameters}
-        return {name: [value for value in values if value in own[name]] for name, values in self.items}
-
-    def _conflict(self, narrowed: Space) -> str:
-        """The rule that an empty part breaks, if there is a single one; else the parameters without legal values."""
-        pinned = {name for name, _ in self.items}
-        for rule in narrowed.constraints:
-            if pinned & set(rule.parameters):
-                others = tuple(each for each in narrowed.constraints if each is not rule)
-                if Space(narrowed.parameters, others).why_empty is None:
-                    return rule.why
-        return narrowed.why_empty or ""
+        return space.why_none_has(dict(self.items)) if self.items else None
 
 
 NO_PINS = Pins()
@@ -118,15 +87,18 @@ def why_none_inside(pins: Pins, reasons: Mapping[str, str], spaces: Mapping[str,
         reasons: for each family that solves the problem, why none of its configs is inside.
         spaces: the whole space of each of these families.
     """
-    known = {parameter.name: None for space in spaces.values() for parameter in space.parameters}
+    known = {name: None for space in spaces.values() for name in space.names}
     if unknown := [name for name, _ in pins.items if name not in known]:
         import difflib  # takes 5 ms, which a process's first plan should not wait for
 
         near = difflib.get_close_matches(unknown[0], known, 1)
-        hint = f"; did you mean {near[0]}?" if near else f"; there are {_listed(known)}"
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {shortened(sorted(known))}"
         return f"no family has a parameter {unknown[0]}{hint}"
-    with_all = {name: why for name, why in reasons.items() if not pins.missing(spaces[name])}
-    return "; ".join(f"{name}: {why}" for name, why in (with_all or reasons).items())
+    with_all = [name for name in reasons if spaces[name].names.issuperset(each for each, _ in pins.items)]
+    families: dict[str, list[str]] = {}
+    for name in with_all or reasons:
+        families.setdefault(reasons[name], []).append(name)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in families.items())
 
 
 def _name(name: object) -> str:
@@ -144,11 +116,3 @@ def _values(name: str, given: Value | Iterable[Value]) -> tuple[Value, ...]:
     if not values or not all(isinstance(value, int | str) and not isinstance(value, bool) for value in values):
         raise BadArgument(f"{name} must be set to a whole number, a word, or several of these; got {given!r}")
     return tuple(sorted(dict.fromkeys(values), key=lambda value: (isinstance(value, str), value)))
-
-
-def _listed(values: Iterable[Value]) -> str:
-    """Values as text; the middle of a long list is left out."""
-    words = list(map(str, values))
-    if len(words) > MOST_NAMED:
-        words = [*words[: MOST_NAMED - 1], "...", words[-1]]
-    return ", ".join(words)

@@ -11,16 +11,18 @@ import json
 import math
 import random
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from operator import itemgetter
 from types import FunctionType
+from typing import NamedTuple
+
+from warpsmith.generator.space_walk import WalkPart, legal_choices, walk_of
 
 Value = int | str
 
-MOST_STEPS = 1_000_000
-"""Most values that a search for one legal config tries in a part of a space, in 0.5 s; a config that exists takes a few
-thousand."""
+MOST_SHOWN = 24
+"""Largest number of names or values that a message lists: a pipeline has 60 parameters."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,6 +125,15 @@ class Config:
         return self.key()
 
 
+class Shown(NamedTuple):
+    """Parameters and rules of a space, or of a part of it that stands for the whole."""
+
+    parameters: tuple[Parameter, ...]
+    rules: tuple[Constraint, ...]
+    part: str = ""
+    """The part: `basis=16x16`; empty for the whole space."""
+
+
 class Space:
     """Parameters and the constraints between them. Immutable.
 
@@ -191,6 +202,31 @@ class Space:
     def within(self, config: Config) -> Space:  # noqa: ARG002 - a space with branches has a smaller one
         """The part of this space without branches in which a legal `config` is; see `BranchingSpace`."""
         return self
+
+    def having(self, wanted: Mapping[str, Iterable[Value]]) -> Space:
+        """The part of this space whose configs have one of the `wanted` values of each parameter named there.
+
+        Raises ValueError if a parameter has none of its wanted values.
+        """
+        chosen = {each.name: set(wanted[each.name]) for each in self.parameters if each.name in wanted}
+        return self.narrowed({each.name: chosen[each.name] & set(each.values) for each in self._among(chosen)})
+
+    def why_none_has(self, wanted: Mapping[str, tuple[Value, ...]]) -> str | None:
+        """Reason why no config has one of the `wanted` values of each parameter, in one line; None if one has them."""
+        if missing := [name for name in wanted if name not in self.names]:
+            return f"it has no parameter {' and no parameter '.join(missing)}"
+        for each in self._among(wanted):
+            if not set(wanted[each.name]) & set(each.values):
+                return f"{each.name}={shortened(wanted[each.name])} is none of {shortened(each.values)}"
+        part = self.having(wanted)
+        return None if part.why_empty is None else f"they contradict each other: {_conflict(part, wanted)}"
+
+    def shown(self) -> Shown:
+        """What a list of this space shows."""
+        return Shown(self.parameters, self.constraints)
+
+    def _among(self, names: Container[str]) -> Iterator[Parameter]:
+        return (each for each in self.parameters if each.name in names)
 
     def integers(self) -> dict[str, list[int]]:
         """The integer values of each parameter, by its name, in the parameter's order."""
@@ -295,7 +331,7 @@ class Space:
         return self._due_in([self.parameters[place].name for place in self._chosen_in])
 
     @cached_property
-    def _parts(self) -> tuple[_Part, ...]:
+    def _parts(self) -> tuple[WalkPart, ...]:
         """Groups of parameters with no rule between them, such as the stages of a pipeline.
 
         A config combines one choice of each group, so a group without a legal choice makes the space empty.
@@ -318,7 +354,7 @@ class Space:
         rules = dict(zip(self._chosen_in, self._due, strict=True))
         names = {place: self.parameters[place].name for place in rules}
         return tuple(
-            _Part(tuple(group), _walk_of([names[each] for each in group], [rules[each] for each in group]))
+            WalkPart(tuple(group), walk_of([names[each] for each in group], [rules[each] for each in group]))
             for group in groups.values()
         )
 
@@ -341,88 +377,27 @@ class Space:
         if not self.parameters:
             yield Config(())
             return
-        walk = _walk_of([self.parameters[place].name for place in self._chosen_in], self._due)
-        for chosen in _legal(walk, [orders[place] for place in self._chosen_in]):
+        walk = walk_of([self.parameters[place].name for place in self._chosen_in], self._due)
+        for chosen in legal_choices(walk, [orders[place] for place in self._chosen_in]):
             yield Config.of(chosen)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Part:
-    """Parameters of a space that rules tie together."""
-
-    places: tuple[int, ...]
-    """Indices among the parameters of the space, in the order in which they are chosen."""
-    walk: tuple[_Depth, ...]
-
-    def first(self, orders: Sequence[Sequence[Value]]) -> dict[str, Value] | None:
-        """First legal values, after at most MOST_STEPS values; None if there are none."""
-        return next(_legal(self.walk, orders, MOST_STEPS), None)
+def _conflict(part: Space, wanted: Mapping[str, tuple[Value, ...]]) -> str:
+    """The rule that an empty part of a space breaks, if there is a single one; else the parameters without values."""
+    for rule in part.constraints:
+        if not wanted.keys().isdisjoint(rule.parameters):
+            others = tuple(each for each in part.constraints if each is not rule)
+            if Space(part.parameters, others).why_empty is None:
+                return rule.why
+    return part.why_empty or ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Depth:
-    """One parameter of a walk."""
-
-    name: str
-    rules: tuple[tuple[Callable[[Mapping[str, Value]], bool], int], ...]
-    """Rules that can be checked once it is chosen, each with a bit mask of the parameters that it reads: 1 is the
-    first."""
-
-
-def _walk_of(names: Sequence[str], due: Sequence[Sequence[Constraint]]) -> tuple[_Depth, ...]:
-    """Depths of a walk over `names`; `due` has the rules that can be checked once each parameter is chosen."""
-    bits = {name: 1 << depth for depth, name in enumerate(names)}
-    return tuple(
-        _Depth(name, tuple((rule.accepts, sum(bits[each] for each in {*rule.parameters})) for rule in rules))
-        for name, rules in zip(names, due, strict=True)
-    )
-
-
-def _legal(
-    walk: Sequence[_Depth], orders: Sequence[Sequence[Value]], most_steps: int | None = None
-) -> Iterator[dict[str, Value]]:
-    """Every legal choice of values, depth first, as one dictionary that changes with each step.
-
-    If no value of a parameter is left, the walk goes back to the last parameter that had a part in ruling one out, not
-    to the one before it, whose other values would fail alike (conflict-directed backjumping: Prosser 1993,
-    "Hybrid Algorithms for the Constraint Satisfaction Problem"). The choices and their order are the same.
-
-    Args:
-        walk: the parameters, in the order in which they are chosen.
-        orders: for each parameter, its values in the order in which they are tried.
-        most_steps: values that are tried in all before the walk gives up; None without a limit.
-    """
-    chosen: dict[str, Value] = {}
-    steps = 0
-    untried = [iter(orders[0])]
-    blamed = [0] * len(walk)  # bit masks of the parameters whose values ruled out values of this one
-    while True:
-        depth = len(untried) - 1
-        name, rules = walk[depth].name, walk[depth].rules
-        for chosen[name] in untried[-1]:
-            steps += 1
-            if steps == most_steps:
-                return
-            for accepts, read in rules:  # all() of a generator takes half as long again
-                if not accepts(chosen):
-                    blamed[depth] |= read
-                    break
-            else:
-                break
-        else:
-            earlier = blamed[depth] & ((1 << depth) - 1)
-            if not earlier:
-                return
-            back = earlier.bit_length() - 1
-            blamed[back] |= earlier
-            del untried[back + 1 :]
-            continue
-        if len(untried) < len(walk):
-            untried.append(iter(orders[depth + 1]))
-            blamed[depth + 1] = 0
-        else:
-            yield chosen
-            blamed = [(1 << place) - 1 for place in range(len(walk))]  # then one step back at a time
+def shortened(values: Iterable[Value]) -> str:
+    """Values as text for a message; a list of more than MOST_SHOWN leaves out its middle."""
+    words = list(map(str, values))
+    if len(words) > MOST_SHOWN:
+        words = [*words[: MOST_SHOWN - 1], "...", words[-1]]
+    return ", ".join(words)
 
 
 def _narrowed(parameter: Parameter, wanted: tuple[Value, ...]) -> Parameter:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,13 @@ def read(path: Path) -> list[Row]:
         except json.JSONDecodeError:
             continue
     return rows
+
+
+def command() -> str:
+    """The command line of this script; of the paths of its files only the names."""
+    script, *arguments = sys.argv
+    names = (Path(each).name if "/" in each else each for each in arguments)
+    return shlex.join(["python", f"benchmarks/{Path(script).name}", *names])
 
 
 def latest(rows: list[Row]) -> list[Row]:

@@ -320,8 +320,9 @@ class Fft(Problem):
         return between_transforms(self, other) if isinstance(other, Fft) else None
 
     def is_answered_by(self, other: Problem) -> bool:
-        """As for any problem; planes in the order of their batch take no winner of a batch over PLANES_REACH octaves
-        away.
+        """True if the winner of `other`, of another batch, answers this problem when it was not tuned.
+
+        Planes one after the other take none of a batch over PLANES_REACH octaves away.
         """
         far = self.distance(other)
         is_near = far is not None and far <= PLANES_REACH

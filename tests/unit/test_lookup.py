@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 from collections.abc import Iterator
 from itertools import permutations
@@ -202,14 +203,17 @@ class TestNear:
             f"device: this is the winner of {sized(480, 320).key()} on Sibling GPU",
         )
 
-    def test_a_very_distant_one_comes_after_another_devices(self, store: Store) -> None:
+    def test_a_very_distant_one_comes_after_another_devices(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Filter2d, "near_reach", math.inf)
         distant, elsewhere = stored(sized(30, 40)), stored(device=SIBLING)
         match = found(store, distant, elsewhere)
         assert (match.kind, match.record) == (MatchKind.DEVICE, elsewhere)
         assert match.reasons[1] == "near: 1 stored, the nearest of them farther off than another device's winner"
 
     def test_comes_before_another_device(self, store: Store) -> None:
-        near = stored(sized(120, 160))
+        near = stored(sized(240, 320))
         assert found(store, near, stored(device=SIBLING)).record == near
 
     @pytest.mark.parametrize(
@@ -224,9 +228,15 @@ class TestNear:
         assert match.reasons[3].startswith(f"default: the config is that of the winner of {other.problem.key()}")
         assert match.program.family == PLAIN.name
         assert match.program.config.integer("block_columns") == 64
-        assert found(store, stored(sized(240, 300))).record == stored(sized(240, 300))
+        assert found(store, stored(sized(240, 320))).record == stored(sized(240, 320))
 
-    def test_a_stored_filter_larger_than_the_image_asked_for_is_no_obstacle(self, store: Store) -> None:
+    def test_one_over_two_octaves_away_is_none(self, store: Store) -> None:
+        assert found(store, stored(sized(239, 320))).kind is MatchKind.DEFAULT
+
+    def test_a_stored_filter_larger_than_the_image_asked_for_is_no_obstacle(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Filter2d, "near_reach", math.inf)
         large_filter = Filter2d(image=(480, 640), filter=(15, 15))
         match = found(store, stored(large_filter), stored(), problem=sized(12, 16))
         assert (match.kind, match.record) == (MatchKind.NEAR, stored())

@@ -96,11 +96,47 @@ class TestPins:
             ({"path": "texture"}, "path=texture is none of global, shared"),
             ({"path": ("texture", "shared")}, None),
             ({"tail": 1, "rows": 2}, "it has no parameter tail"),
-            ({"path": "shared", "rows": (1, 3)}, f"path=shared rows=1,3 contradict each other: {ODD}"),
+            ({"path": "shared", "rows": (1, 3)}, f"they contradict each other: {ODD}"),
         ],
     )
     def test_why_none_is_inside(self, pins: Any, why: str | None) -> None:
         assert Pins.of(pins).why_not(SPACE) == why
+
+
+class TestBranches:
+    """The basis of a layer by transforms decides which values the other parameters have."""
+
+    LAYER = ws.Conv2d((4, 8, 27, 27), (8, 8, 3, 3))
+    FAMILY = BY_NAME["conv2d_fft"]
+
+    def test_a_pinned_basis_is_the_only_one(self) -> None:
+        gate = Gate(self.LAYER, GPU, Pins.of({"basis": "32x32"}))
+        assert gate.why_unable(self.FAMILY) is None
+        assert gate.default(self.FAMILY).text("basis") == "32x32"
+        drawn = gate.space(self.FAMILY).drawn(random.Random(1))
+        assert drawn is not None
+        assert drawn.text("basis") == "32x32"
+
+    def test_a_pinned_value_of_another_parameter_is_kept_on_every_basis(self) -> None:
+        pins = Pins.of({"first.twiddles": "computed"})
+        space = Gate(self.LAYER, GPU, pins).space(self.FAMILY)
+        rng = random.Random(1)
+        drawn = [config for _ in range(8) if (config := space.drawn(rng)) is not None]
+        assert len({config.text("basis") for config in drawn}) > 1
+        assert all(map(pins.allow, drawn))
+
+    @pytest.mark.parametrize(
+        ("pins", "why"),
+        [
+            ({"basis": "33x33"}, "basis=33x33 is none of 27x27, 27x28"),
+            ({"basis": "32x32", "first.x_radices": "27"}, "with basis=32x32: first.x_radices=27 is none of 16, 4x4"),
+            ({"rows": 4}, "it has no parameter rows"),
+        ],
+    )
+    def test_why_no_branch_has_one(self, pins: Any, why: str) -> None:
+        found = Pins.of(pins).why_not(self.FAMILY.space(self.LAYER, GPU))
+        assert found is not None
+        assert found.startswith(why)
 
 
 class TestGate:
@@ -123,7 +159,7 @@ class TestGate:
         ("pins", "said"),
         [
             ({"pth": "texture"}, "no family has a parameter pth; did you mean path?"),
-            ({"speed": 1}, "no family has a parameter speed; there are path, "),
+            ({"speed": 1}, "no family has a parameter speed; there are ahead, "),
             ({"path": "texture", "rows": 7}, "rows=7 is none of 1, 2, 3, 4, 6, 8"),
             (
                 {"path": "texture", "load_vector": 4},

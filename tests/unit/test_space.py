@@ -307,6 +307,6 @@ class TestParts:
             assert self.FULL.drawn(random.Random(seed)) == next(self.FULL._walk(orders))
 
     def test_a_part_that_takes_too_long_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("warpsmith.generator.space.MOST_STEPS", 100)
+        monkeypatch.setattr("warpsmith.generator.space_walk.MOST_STEPS", 100)
         assert self.EMPTY.drawn(random.Random(0)) is None
         assert self.FULL.drawn(random.Random(0)) is not None

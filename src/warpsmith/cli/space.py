@@ -47,11 +47,13 @@ def _space(
         return 0
     print_facts([("problem", problem.key()), ("device", gate.device.key())])
     for name, space in able.items():
-        print(f"\n{name}: {size_text(space)}")
-        print_table(("parameter", "values", "meaning"), map(_parameter_cells, space.parameters))
-        if space.constraints:
+        shown = space.shown()
+        of_part = f"; values and rules are those with {shown.part}, and --set lists others" if shown.part else ""
+        print(f"\n{name}: {size_text(space)}{of_part}")
+        print_table(("parameter", "values", "meaning"), map(_parameter_cells, shown.parameters))
+        if shown.rules:
             print()
-            print_table(("rule", "parameters"), ((each.why, ", ".join(each.parameters)) for each in space.constraints))
+            print_table(("rule", "parameters"), ((each.why, ", ".join(each.parameters)) for each in shown.rules))
     if others:
         print()
         print_facts(("not here", f"{name}: {why}") for name, why in others.items())
@@ -67,8 +69,8 @@ def size_text(space: Space) -> str:
 
 
 def _combinations(space: Space) -> int:
-    """Combinations of values before the rules."""
-    return math.prod(len(parameter.values) for parameter in space.parameters)
+    """Combinations of the values that a list shows, before the rules."""
+    return math.prod(len(parameter.values) for parameter in space.shown().parameters)
 
 
 def _unable(gate: Gate) -> dict[str, str]:
@@ -90,12 +92,13 @@ def _print_document(gate: Gate, able: dict[str, Space], others: dict[str, str]) 
 
 
 def _space_document(space: Space) -> dict[str, Any]:
-    listing = space.listed(COUNTED)
+    listing, shown = space.listed(COUNTED), space.shown()
     return {
         "size": None if listing is None else len(listing),
         "combinations": _combinations(space),
+        "of": shown.part or None,
         "parameters": [
-            {"name": each.name, "values": list(each.values), "meaning": each.meaning} for each in space.parameters
+            {"name": each.name, "values": list(each.values), "meaning": each.meaning} for each in shown.parameters
         ],
-        "rules": [{"why": each.why, "parameters": list(each.parameters)} for each in space.constraints],
+        "rules": [{"why": each.why, "parameters": list(each.parameters)} for each in shown.rules],
     }
