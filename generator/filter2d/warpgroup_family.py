@@ -81,9 +81,10 @@ MAX_DEPTH = 64
 """Most pixels that the products of a row sum over: filters of 57 columns."""
 LIKELY_WALK = 1.5
 """Least rows of a strip, per row of the filter, from which on this family won (33 searches)."""
-ALWAYS_LIKELY = 12
-"""Least rows of a filter for which this family wins on images of any size: 13x13 on 1080x1920 takes 20 us,
-`filter2d_window` 31."""
+ALWAYS_LIKELY = 16
+"""Least rows of a filter for which the expected times decide on images of any size. Defaults of 13x13 and 15x15 took
+1.6 to 3.6 times as long as those of `filter2d_window` on 160x120 to 1920x1080 (12 images, H200, 2026-12-01), where that
+family was expected to take 2.1 to 3.9 times as long as it does."""
 LIKELY_ROWS = 2
 """Rows of the smallest filter for which this family wins, if the filter is wide: 3x31 on 9216x9216 float32 takes 271
 us, `filter2d_window` 330 (H200)."""
