@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import typer
+
+from warpsmith.cli.app import COMMANDS, build
+from warpsmith.generator.registry import family_named
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted(str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
@@ -26,6 +31,8 @@ FOLDERS = (
     "torch",
 )
 """Folders of source files, as pages name them."""
+PAPERS = "docs/papers.md"
+FAMILY = re.compile(r"(?<![\w./-])(?:filter1d|filter2d|fft|conv2d|cgemm)_\w+(?![\w.])")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FIGURE = re.compile(r"(?<![\d.])\d+\.\d+(?![\d.])")
 
@@ -62,7 +69,7 @@ def test_links_lead_to_files_and_headings(page: str) -> None:
         assert not anchor or anchor in anchors(target.read_text()), link
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith(("docs/design/", "docs/guide/"))])
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith(("docs/design/", "docs/guide/", PAPERS))])
 def test_files_named_in_a_page_are_there(page: str) -> None:
     """Files are named from the repository's root, or from the folder of the package."""
     named = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)`", without_code((ROOT / page).read_text()))
@@ -114,6 +121,66 @@ def test_headline_figures_stand_in_the_sections_that_they_link_to() -> None:
 def test_headlines_of_the_root_are_those_of_the_lab() -> None:
     here = [[cell.replace("](docs/lab/", "](") for cell in row] for row in table(ROOT / "BENCHMARKS.md")]
     assert here == table(ROOT / "docs" / "lab" / "benchmarks.md")
+
+
+@pytest.fixture(scope="module")
+def papers() -> list[list[str]]:
+    """Rows of all tables of the page of the papers, each a list of its cells."""
+    lines = re.findall(r"^\| (.*) \|$", (ROOT / PAPERS).read_text(), re.MULTILINE)
+    rows = [line.split(" | ") for line in lines if not line.startswith("section ")]
+    assert len(rows) >= 131
+    assert {len(row) for row in rows} == {5}
+    return rows
+
+
+def spans(rows: list[list[str]]) -> set[str]:
+    """Code spans of the cells."""
+    return {span for row in rows for cell in row for span in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_families_of_the_papers_are_registered(papers: list[list[str]]) -> None:
+    named = {name for span in spans(papers) for name in FAMILY.findall(span)}
+    assert len(named) >= 30
+    assert sorted(name for name in named if family_named(name) is None) == []
+
+
+def test_scripts_of_the_papers_are_there_and_have_their_options(papers: list[list[str]]) -> None:
+    calls = [shlex.split(span)[1:] for span in spans(papers) if span.startswith("python benchmarks/")]
+    assert len(calls) >= 20
+    assert sorted({script for script, *_ in calls if not (ROOT / script).is_file()}) == []
+    texts = {script: (ROOT / script).read_text() for script, *_ in calls}
+    options = ((script, word) for script, *words in calls for word in words if word.startswith("--"))
+    assert [(script, option) for script, option in options if option not in texts[script]] == []
+
+
+def why_refused(line: str) -> str | None:
+    """Why the command line does not take `line`; None if it does. Nothing is run."""
+    command, context, words = typer.main.get_command(build(COMMANDS)), None, shlex.split(line)[1:]
+    while isinstance(command, typer.core.TyperGroup) and words:
+        context = command.make_context(command.name, list(words), parent=context, resilient_parsing=True)
+        found = command.get_command(context, words[0])
+        if found is None:
+            return f"no command {words[0]}"
+        command, words = found, words[1:]
+    try:
+        command.make_context(command.name, words, parent=context, resilient_parsing=not words)
+    except Exception as error:  # Typer's, whichever Click it brings
+        return repr(error)
+    return None
+
+
+def test_commands_of_the_papers_are_taken(papers: list[list[str]]) -> None:
+    lines = {span for span in spans(papers) if span.startswith("warpsmith ")}
+    assert len(lines) >= 100
+    assert {line: why for line in sorted(lines) if (why := why_refused(line)) is not None} == {}
+
+
+def test_figures_of_the_papers_stand_in_the_sections_that_they_link_to(papers: list[list[str]]) -> None:
+    for *_, cell in papers:
+        if figures := FIGURE.findall(LINK.sub("", cell)):
+            linked = [link.partition("#") for link in LINK.findall(cell)]
+            text = "\n".join(section((ROOT / "docs" / path).read_text(), anchor) for path, _, anchor in linked)
+            assert [each for each in figures if each not in text] == [], cell
 
 
 @pytest.mark.parametrize(
