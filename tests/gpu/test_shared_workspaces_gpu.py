@@ -85,8 +85,8 @@ def layers(torch: Any, compiled: list[tuple[Conv2d, Any, Any]], runtime: CudaRun
         x, w = (torch.randn(each.shape, device="cuda") for each in problem.inputs)
         expected = torch.nn.functional.conv2d(x.double(), w.double(), padding=problem.padding[0][0])
         for _ in range(COPIES):
-            plan = Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, runtime)
-            made.append(Layer(plan, x, w, expected))
+            answer = Match(MatchKind.DEFAULT, program, None, ())
+            made.append(Layer(Plan.load(problem, answer, binaries, runtime), x, w, expected))  # nothing else holds it
     torch.cuda.synchronize()
     yield made
     torch.cuda.synchronize()
