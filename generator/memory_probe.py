@@ -19,8 +19,9 @@ from warpsmith.generator.render import float_literal, render
 from warpsmith.generator.space import Config
 
 TEXELS_PER_CYCLE = 4
-"""Filtered texels per cycle per SM on every supported architecture: an SM has four texture units (NVIDIA's whitepapers).
-Words that are fetched by their index from linear memory pass no filter: they came at 7.9 per cycle and SM (H200)."""
+"""Filtered texels per cycle per SM on every supported architecture: an SM has four texture units (NVIDIA's
+whitepapers). Words that are fetched by their index from linear memory pass no filter: they came at 7.9 per cycle and
+SM (H200)."""
 CONSTANTS = 512
 """float32 numbers in constant memory: 2 KiB, eight times what Hopper's compiler keeps in uniform registers."""
 SMALL_BYTES = 2**15

@@ -130,8 +130,8 @@ class TestRates:
         per_cycle = {name: rate.bytes_per_cycle(H200) for name, rate in rates.items()}
         assert per_cycle["shared_16"] == per_cycle["l1_4"] == pytest.approx(64)
         assert per_cycle["registers_16"] == pytest.approx(128 * 16 / 2)
-        assert per_cycle["texture_line_16"] == pytest.approx(4 * 16 / 2)
-        assert rates["texture_line_16"].texels_per_ns == pytest.approx(132 * 1.98 * 2)
+        assert per_cycle["texture_rows_16"] == pytest.approx(4 * 16 / 2)
+        assert rates["texture_rows_16"].texels_per_ns == pytest.approx(132 * 1.98 * 2)
         assert rates["shared_4"].texels_per_ns is None
         assert rates["constant_load_4"].share(H200) is None
         assert rates["copy_16"].share(H200) == 0.5

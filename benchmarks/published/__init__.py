@@ -1,0 +1,1 @@
+"""Tables and pictures that the documentation publishes, each a function of stored rows."""
