@@ -62,8 +62,8 @@ CUDA_TYPES = _words(
 CUDA_FUNCTIONS = _words(
     """abs atomicAdd atomicCAS atomicMax atomicMin ceilf cosf exp2f fabs fabsf floorf fma fmaf fmax fmaxf fmin fminf
     frexp ilogb isfinite isinf isnan ldexp ldexpf make_float2 make_float3 make_float4 make_int2 make_int4 make_uint2
-    make_uint4 max memcpy min rint rintf rsqrtf sincospi sincospif sinf sqrt sqrtf tex1Dfetch tex2D blockDim blockIdx
-    gridDim threadIdx warpSize"""
+    make_uint4 max memcpy min rint rintf rsqrtf copysignf sincospi sincospif sinf sqrt sqrtf tex1Dfetch tex2D blockDim
+    blockIdx gridDim threadIdx warpSize"""
 )
 """Functions and variables of CUDA that generated text uses."""
 WARPSMITH_ON_HOST = "WARPSMITH_ON_HOST"

@@ -52,7 +52,7 @@ def batches_table(figure: int) -> Callable[[Sequence[Row]], str]:
                 ("x".join(map(str, size)), *(f"{each[batch]:.2f}" if batch in each else "" for batch in batches))
                 for size, each in found.items()
             )
-            parts.append(table(("points", *map(str, batches)), cells))
+            parts.append(table(("n", *map(str, batches)), cells))
         return "\n\n".join(parts)
 
     return written

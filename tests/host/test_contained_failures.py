@@ -210,7 +210,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Gives PROBLEM a stage, for which these families of its operation are searched."""
 
     def make(*families: Family) -> None:
-        fake = types.SimpleNamespace(families=families, simplest=families[0], listed={})
+        fake = types.SimpleNamespace(families=families, simplest=families[0], named=lambda _: None)
         patched = {**registry.OPERATIONS, STAGE.operation: fake}
         monkeypatch.setattr(registry, "OPERATIONS", patched)
         budget = session.budget_of_parts

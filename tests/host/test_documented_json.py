@@ -34,6 +34,7 @@ def test_members_of_every_document(
     commands = {
         "tune": ("tune", *ON_HOST, "--trials", "2"),
         "query": ("query", *ON_HOST),
+        "space": ("space", *ON_HOST),
         "explain": ("explain", *ON_HOST),
         "verify": ("verify", *ON_HOST),
         "export": ("export", "--out", "bundle", *SHAPE),

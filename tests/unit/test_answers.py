@@ -20,6 +20,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
+from warpsmith.generator.selection import Selection
 from warpsmith.generator.steps import Compilation
 from warpsmith.plans import answer_cache, lookup, make
 from warpsmith.plans.answer_cache import Circumstances, answers_folder, cache_answer, cached_answer
@@ -29,7 +30,7 @@ from warpsmith.store.changes import state_of
 from warpsmith.store.store import Store
 
 EXACT = Filter2d(image=(9216, 9216), filter=(3, 3))
-NEAR = Filter2d(image=(256, 256), filter=(3, 3))
+NEAR = Filter2d(image=(6000, 6000), filter=(3, 3))
 DEFAULT = Filter2d(image=(40, 40), filter=(2, 9), border="wrap", weights=tuple(range(18)), dtype="uint8")  # type: ignore[arg-type]
 STATE = (("store.db", None),)
 
@@ -99,7 +100,7 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch, Path], Circumstances]] = {
     "problem": lambda *_: circumstances(EXACT),
     "device": lambda *_: circumstances(device=dataclasses.replace(H200, multiprocessors=114)),
     "store": lambda *_: circumstances(store="a.db"),
-    "method": lambda *_: circumstances(method="filter2d_plain"),
+    "method": lambda *_: circumstances(selection=Selection("filter2d_plain")),
     "state": lambda *_: circumstances(state=(("store.db", (1, 2)),)),
 }
 

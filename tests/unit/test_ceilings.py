@@ -336,7 +336,9 @@ class TestLookUp:
     def seen(self, monkeypatch: pytest.MonkeyPatch) -> list[Device]:
         devices: list[Device] = []
         gate = lookup.Gate
-        monkeypatch.setattr(lookup, "Gate", lambda problem, device: devices.append(device) or gate(problem, device))
+        monkeypatch.setattr(
+            lookup, "Gate", lambda problem, device, *pins: devices.append(device) or gate(problem, device, *pins)
+        )
         return devices
 
     def test_of_the_first_store_that_has_them(self, tmp_path: Path, seen: list[Device]) -> None:

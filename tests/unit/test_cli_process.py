@@ -115,7 +115,7 @@ def test_help(
 @pytest.mark.parametrize(
     ("command", "names"),
     [
-        ("", ("tune", "query", "export", "bench", "verify", "explain", "report", "probe", "db", "doctor")),
+        ("", ("tune", "query", "export", "bench", "verify", "space", "explain", "report", "probe", "db", "doctor")),
         ("db", ("ls", "show", "check", "prune", "merge", "import", "export")),
     ],
 )

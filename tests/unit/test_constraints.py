@@ -71,6 +71,6 @@ def test_a_rule_answers_for_any_values(family: Family) -> None:
     for problem in problems:
         space, rng = family.space(problem, H200), random.Random(problem.key())
         for _ in exhaustive.share(range(CHOICES), 0, 3):
-            values = {each.name: rng.choice(each.values) for each in space.parameters}
-            for rule in space.constraints:
+            values = {each.name: rng.choice(each.values) for each in space.shown().parameters}
+            for rule in space.shown().rules:
                 assert rule.accepts(values) in (True, False), (problem.key(), rule.why)

@@ -198,6 +198,6 @@ def test_the_api_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     plan: Any = SimpleNamespace()
     monkeypatch.setattr(make, "_made", lambda key: (plan, key))
-    assert ws.plan(PROBLEM, "host", store="a.db") == (plan, (PROBLEM, "host", "a.db", "auto", None))
+    assert ws.plan(PROBLEM, "host", store="a.db") == (plan, (PROBLEM, "host", "a.db", "auto", None, None))
     monkeypatch.setenv("WARPSMITH_STORE", "b.db")
-    assert ws.plan(PROBLEM, "host") == (plan, (PROBLEM, "host", "b.db", "auto", None))
+    assert ws.plan(PROBLEM, "host") == (plan, (PROBLEM, "host", "b.db", "auto", None, None))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from alembic import command
 from sqlalchemy import create_engine, select, update
 
 import exhaustive
@@ -19,7 +20,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import MatchKind
-from warpsmith.store import opening
+from warpsmith.store import migrations, opening
 from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.merging import merge_stores
 from warpsmith.store.opening import StoreUpgraded
@@ -28,7 +29,7 @@ from warpsmith.store.record import Failure, FailureKind, Record, Trial
 from warpsmith.store.rekeying import EarlierGenerator, StoredProgram
 from warpsmith.store.store import Store
 from warpsmith.store.store_chain import open_for_reading
-from warpsmith.store.tables import ceilings, poisoned, trials, version
+from warpsmith.store.tables import poisoned, trials
 
 FAMILY = Filter2dPlain()
 
@@ -64,8 +65,7 @@ def as_schema_5(location: str) -> None:
     """Makes a store one of an earlier version, which had no ceilings."""
     opened = opening.open_location(location, write=True, immutable=False)
     with opened.writing() as connection:
-        ceilings.drop(connection)
-        connection.execute(update(version).values(version_num="0005"))
+        command.downgrade(migrations.config(connection), "0005")
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql("PRAGMA user_version = 5")
     opened.reader.dispose()

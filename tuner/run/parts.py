@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.pipeline import Pipeline, Stage
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.ranking import likely
@@ -82,7 +83,7 @@ def known_stages(family: Family, problem: Problem, device: Device, store: Store)
     if not isinstance(family, Pipeline):
         return KnownStages()
     alternatives = family.alternatives(problem)
-    able = (each for each in alternatives if len(alternatives) == 1 or each.why_not(problem, device) is None)
+    able = (each for each in alternatives if len(alternatives) == 1 or Gate(problem, device).why_unable(each) is None)
     found = [known for each in able if (known := _known(each, problem, device, store)).best_ns is not None]
     found.sort(key=lambda known: known.best_ns or math.inf)
     firsts = tuple(config for known in found for config in known.firsts)[:FIRSTS]

@@ -25,6 +25,7 @@ from warpsmith.generator.pipeline import Pipeline, Stage
 from warpsmith.generator.ranking import likeliest_pipeline
 from warpsmith.generator.registry import OPERATIONS, family_named
 from warpsmith.generator.selection import Selection
+from warpsmith.generator.space import Config
 from warpsmith.plans.conv2d.training_step import Choice, ChosenBy, too_little
 from warpsmith.plans.lookup import exact, find
 from warpsmith.plans.match import Match, MatchKind
@@ -158,7 +159,7 @@ def _pipelines(problems: Mapping[Pass, Conv2d], device: Device, stores: StoreCha
         if isinstance(family, Pipeline):
             found |= dict.fromkeys(family.alternatives(layer))
             own = ((problem, trial.config) for problem, trial in stored if trial.family == family.name)
-            found |= {family.of(config): None for problem, config in own if family.is_legal(problem, device, config)}
+            found |= {family.of(config): None for problem, config in own if _is_legal(family, config, problem, device)}
     return list(found)
 
 
@@ -239,4 +240,9 @@ def _answer(
 
 def _is_of(pipeline: Pipeline, match: Match, problem: Conv2d, device: Device) -> bool:
     """Whether a pipeline makes the program of an answer of its family."""
-    return pipeline.is_legal(problem, device, match.program.config)
+    return _is_legal(pipeline, match.program.config, problem, device)
+
+
+def _is_legal(pipeline: Pipeline, config: Config, problem: Conv2d, device: Device) -> bool:
+    gate = Gate(problem, device)
+    return gate.why_not(pipeline, config) is None

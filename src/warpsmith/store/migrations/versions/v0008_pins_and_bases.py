@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -12,22 +14,47 @@ revision = "0008"
 down_revision = "0007"
 
 TABLE = "warpsmith_runners_up"
-KEY = "pk_warpsmith_runners_up"
 IDENTITY = ("problem_key", "device_key", "conditions", "family")
+OTHERS = ("config", "fingerprint", "compiler")
+TIMES = ("median_ns", "p20_ns", "p80_ns")
+
+
+def _made_anew(*, with_pins: bool) -> sa.Table:
+    """Replaces the table with an empty one: SQLite cannot change a primary key in place."""
+    op.drop_table(TABLE)
+    pins = [sa.Column("pins", sa.Text, nullable=False, server_default="")] if with_pins else []
+    return op.create_table(
+        TABLE,
+        *(sa.Column(name, sa.Text, nullable=False) for name in IDENTITY),
+        *pins,
+        *(sa.Column(name, sa.Text, nullable=False) for name in OTHERS),
+        *(sa.Column(name, sa.Float, nullable=False) for name in TIMES),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("created_at", "spec")),
+        *(
+            sa.ForeignKeyConstraint([f"{one}_key"], [f"warpsmith_{one}s.key"], name=f"fk_{TABLE}_{one}_key")
+            for one in ("problem", "device")
+        ),
+        sa.PrimaryKeyConstraint(*IDENTITY, *(column.name for column in pins), name=f"pk_{TABLE}"),
+    )
+
+
+def _rows(*extra: str) -> list[dict[str, Any]]:
+    names = (*IDENTITY, *extra, *OTHERS, *TIMES, "created_at", "spec")
+    columns: list[sa.ColumnClause[Any]] = [sa.column(name) for name in names]
+    found = op.get_bind().execute(sa.select(*columns).select_from(sa.table(TABLE))).mappings()
+    return [dict(row) for row in found]
 
 
 def upgrade() -> None:
-    with op.batch_alter_table(TABLE) as table:
-        table.add_column(sa.Column("pins", sa.Text, nullable=False, server_default=""))
-        table.drop_constraint(KEY, type_="primary")
-        table.create_primary_key(KEY, [*IDENTITY, "pins"])
+    kept = _rows()
+    table = _made_anew(with_pins=True)
+    if kept:
+        op.bulk_insert(table, [{**row, "pins": ""} for row in kept])
 
 
 def downgrade() -> None:
     """Removes the winners of pinned searches."""
-    runners_up = sa.table(TABLE, sa.column("pins"))
-    op.execute(sa.delete(runners_up).where(runners_up.c.pins != ""))
-    with op.batch_alter_table(TABLE) as table:
-        table.drop_constraint(KEY, type_="primary")
-        table.drop_column("pins")
-        table.create_primary_key(KEY, list(IDENTITY))
+    kept = [{name: value for name, value in row.items() if name != "pins"} for row in _rows("pins") if not row["pins"]]
+    table = _made_anew(with_pins=False)
+    if kept:
+        op.bulk_insert(table, kept)
