@@ -70,6 +70,7 @@ from warpsmith.generator.filter2d.warpgroup_walk import (
 )
 from warpsmith.generator.filter2d.window_geometry import StoreHint
 from warpsmith.generator.filter2d.window_shapes import window_ns
+from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, words
@@ -81,10 +82,10 @@ MAX_DEPTH = 64
 """Most pixels that the products of a row sum over: filters of 57 columns."""
 LIKELY_WALK = 1.5
 """Least rows of a strip, per row of the filter, from which on this family won (33 searches)."""
-ALWAYS_LIKELY = 16
-"""Least rows of a filter for which the expected times decide on images of any size. Defaults of 13x13 and 15x15 took
-1.6 to 3.6 times as long as those of `filter2d_window` on 160x120 to 1920x1080 (12 images, H200, 2026-12-01), where that
-family was expected to take 2.1 to 3.9 times as long as it does."""
+ALWAYS_LIKELY, ALWAYS_LIKELY_FLOAT32 = 12, 16
+"""Least rows of a filter for which the expected times decide on images of any size, by 16 and 8 bits and by float32. In
+float32, defaults of 13x13 and 15x15 took 1.6 to 3.6 times as long as those of `filter2d_window` on 160x120 to 1920x1080
+(12 images, H200, 2026-12-01), where that family was expected to take 2.1 to 3.9 times as long as it does."""
 LIKELY_ROWS = 2
 """Rows of the smallest filter for which this family wins, if the filter is wide: 3x31 on 9216x9216 float32 takes 271
 us, `filter2d_window` 330 (H200)."""
@@ -132,14 +133,15 @@ class Filter2dWarpgroup(Family[Filter2d]):
 
         It is False on the CPU, where the products are loops.
 
-        Filters of fewer rows than ALWAYS_LIKELY need an image that fills the device with strips of LIKELY_WALK times as
-        many rows. On a smaller image more rows are read twice than once: 9x9 on 777x1555 takes 14 us where
+        Filters of fewer rows than `ALWAYS_LIKELY` need an image that fills the device with strips of LIKELY_WALK times
+        as many rows. On a smaller image more rows are read twice than once: 9x9 on 777x1555 takes 14 us where
         `filter2d_window` takes 9, and 11x11 on 1080x1920 takes 20 and 16 (H200).
         """
         if device.kind is not DeviceKind.CUDA or problem.filter[0] < LIKELY_ROWS:
             return False
         walk = wave_rows(problem, device, AHEAD_RESIDENT, likely_frame(problem))
-        if problem.filter[0] < ALWAYS_LIKELY and walk < LIKELY_WALK * problem.filter[0]:
+        always = ALWAYS_LIKELY_FLOAT32 if problem.dtype is DType.FLOAT32 else ALWAYS_LIKELY
+        if problem.filter[0] < always and walk < LIKELY_WALK * problem.filter[0]:
             return False
         return warpgroup_ns(problem, device) < MARGIN * window_ns(problem, device)
 

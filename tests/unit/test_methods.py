@@ -23,7 +23,7 @@ from warpsmith.generator.filter2d.window_family import Filter2dWindow
 from warpsmith.generator.filter2d.window_geometry import Order
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.presets import H200
-from warpsmith.generator.problem import AUTO, Problem
+from warpsmith.generator.problem import AUTO, DType, Problem
 from warpsmith.generator.registry import FAMILIES, named_family
 from warpsmith.generator.selection import Selection
 from warpsmith.plans import family_choice
@@ -316,11 +316,13 @@ def test_left_out_problems_of_the_shipped_samples_show_how_well_it_chooses() -> 
     ordinary = {
         each.problem: best_guess(each.problem, device, [it for it in won if it.problem != each.problem]).family.name
         for each in measured
-        # The samples are older than loops over the rows under a strip, which such filters are answered by.
+        # The samples are older than loops over the rows under a strip, which such filters are answered by, and than the
+        # windows of 13 to 15 rows, which take half of these times: 16 us for 32 (13x13 on 1080x1920 float32).
         if window.default(each.problem, device).text("order") != Order.LOOP
+        if each.problem.filter[0] not in (13, 14, 15) or each.problem.dtype is not DType.FLOAT32
     }
     check = cross_check(measured, ordinary)
-    assert check.problems >= 30
+    assert check.problems >= 28
     assert check.right >= 0.85 * check.problems
     assert check.lost < 0.03
     assert check.lost_without < 0.01
