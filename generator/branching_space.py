@@ -122,8 +122,8 @@ class BranchingSpace(Space):
 
     def why_none_has(self, wanted: Mapping[str, tuple[Value, ...]]) -> str | None:
         name = self._branches.name
-        if missing := [each for each in wanted if each not in self.names]:
-            return f"it has no parameter {' and no parameter '.join(missing)}"
+        if (why := self.why_not_named(wanted)) is not None:
+            return why
         if not (values := self._wanted(wanted)):
             return f"{name}={shortened(wanted[name])} is none of {shortened(self.branching.values)}"
         rest = {each: values for each, values in wanted.items() if each != name}

@@ -60,7 +60,10 @@ class Gate:
             return f"solves {family.problem_type.operation} only"
         if (why := family.why_not(self.problem, self.device)) is not None or not self.pins:
             return why
-        return self.pins.why_not(family.space(self.problem, self.device))
+        whole = family.space(self.problem, self.device)
+        if (why := self.pins.why_not(whole)) is None:
+            self._spaces[family.name] = self.pins.narrowed(whole)  # which `space` would make from the same
+        return why
 
     def space(self, family: Family) -> Space:
         """Space of a family that can solve the problem, made once: the part of it that is pinned.

@@ -52,20 +52,20 @@ def able_families(gate: Gate, families: tuple[Family, ...] | None = None) -> tup
     reasons = {family.name: gate.why_unable(family) for family in families}
     able = tuple(family for family in families if reasons[family.name] is None)
     if not able and gate.pins:
-        _refuse_pins(gate, families)
+        _refuse_pins(gate, families, reasons)
     if not able:
         listed = "; ".join(f"{name}: {why}" for name, why in reasons.items())
         raise BadArgument(f"no kernel family solves {gate.problem.key()}: {listed}")
     return able
 
 
-def _refuse_pins(gate: Gate, families: tuple[Family, ...]) -> None:
+def _refuse_pins(gate: Gate, families: tuple[Family, ...], reasons: Mapping[str, str | None]) -> None:
     """Raises BadArgument if the pins are why no family of `families` can solve the gate's problem."""
     unpinned = Gate(gate.problem, gate.device)
     spaces = {family.name: space for family in families if (space := unpinned.space_if_able(family)) is not None}
     if spaces:
-        reasons = {name: gate.pins.why_not(space) or "" for name, space in spaces.items()}
-        raise BadArgument(f"{gate.pins} for {gate.problem.key()}: {why_none_inside(gate.pins, reasons, spaces)}")
+        mine = {name: why or "" for name, why in reasons.items() if name in spaces}
+        raise BadArgument(f"{gate.pins} for {gate.problem.key()}: {why_none_inside(gate.pins, mine, spaces)}")
 
 
 def named_family(problem: Problem, device: Device, name: str) -> Family:

@@ -213,13 +213,18 @@ class Space:
 
     def why_none_has(self, wanted: Mapping[str, tuple[Value, ...]]) -> str | None:
         """Reason why no config has one of the `wanted` values of each parameter, in one line; None if one has them."""
-        if missing := [name for name in wanted if name not in self.names]:
-            return f"it has no parameter {' and no parameter '.join(missing)}"
+        if (why := self.why_not_named(wanted)) is not None:
+            return why
         for each in self._among(wanted):
             if not set(wanted[each.name]) & set(each.values):
                 return f"{each.name}={shortened(wanted[each.name])} is none of {shortened(each.values)}"
         part = self.having(wanted)
         return None if part.why_empty is None else f"they contradict each other: {_conflict(part, wanted)}"
+
+    def why_not_named(self, names: Iterable[str]) -> str | None:
+        """The names that no parameter has, in one line; None if each is a parameter's."""
+        missing = [name for name in names if name not in self.names]
+        return f"it has no parameter {' and no parameter '.join(missing)}" if missing else None
 
     def shown(self) -> Shown:
         """What a list of this space shows."""
